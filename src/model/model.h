@@ -1,0 +1,134 @@
+/* model.h - a model as data: the decoder-block spec, the blocks and the tensors in them.
+ *
+ * Built from config.json by a family's table entry (family.c). Knows nothing of devices, tiers or
+ * plans. A block's parameters are one flat buffer of `elements` values, the same layout for weight,
+ * grad, master, m and v. Linear weights are kept [out, in] in it whatever the file does (gpt2
+ * stores [in, out]).
+ *
+ * The vocabulary matrices are cut into blocks of whole rows ("chunks"), about as large as a decoder
+ * layer, so that nothing in the system has to treat a large embedding specially. Tied embeddings:
+ * the same chunk blocks serve as head. */
+#ifndef OC_MODEL_H
+#define OC_MODEL_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "device/device.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum oc_norm_kind { OC_NORM_RMS, OC_NORM_LAYER } oc_norm_kind;
+typedef enum oc_position_kind { OC_POS_ROPE, OC_POS_LEARNED } oc_position_kind;
+
+/* One decoder block, in the terms of the block program (program.h). */
+typedef struct oc_decoder_spec {
+    int64_t hidden, intermediate;
+    int32_t heads, kv_heads, head_dim;
+    oc_norm_kind norm;
+    float norm_eps;
+    oc_position_kind position;
+    int32_t rot_dim;
+    float rope_theta, rope_scaling; /* scaling multiplies cos and sin */
+    float attention_scale;          /* 1 / sqrt(head_dim) unless the family says otherwise */
+    int64_t window;                 /* 0: none */
+    bool qkv_bias, out_bias, mlp_bias;
+    oc_act act;
+    bool gated; /* gate and up projections, silu-style; else fc1, act, fc2 */
+} oc_decoder_spec;
+
+/* Where a tensor stands in the block program. */
+typedef enum oc_weight {
+    OC_W_NORM1,
+    OC_W_NORM1_BIAS,
+    OC_W_QKV,
+    OC_W_QKV_BIAS, /* q, k and v rows one after another, no gap: one GEMM */
+    OC_W_OUT,
+    OC_W_OUT_BIAS,
+    OC_W_NORM2,
+    OC_W_NORM2_BIAS,
+    OC_W_UP,
+    OC_W_UP_BIAS, /* gate then up rows when gated */
+    OC_W_DOWN,
+    OC_W_DOWN_BIAS,
+    OC_W_FINAL_NORM,
+    OC_W_FINAL_NORM_BIAS,
+    OC_W_TABLE, /* rows of an embedding, position or head matrix */
+    OC_W_COUNT
+} oc_weight;
+
+typedef enum oc_init_kind { OC_INIT_NORMAL, OC_INIT_ZERO, OC_INIT_ONE } oc_init_kind;
+
+/* A tensor of the file, or a range of rows of one, at its place in a block. */
+typedef struct oc_tensor_spec {
+    const char *name; /* in the file; owned by the model. Chunks of one matrix share it */
+    oc_weight weight;
+    uint64_t offset; /* elements, in the block */
+    uint64_t elements;
+    int64_t rows, cols; /* as kept: [out, in] (1-D: rows = n, cols = 1) */
+    int64_t
+        file_row0; /* first row of the file's tensor (chunks; q/k/v parts of a fused file tensor) */
+    int64_t file_dims[2]; /* the whole file tensor's shape */
+    int32_t file_ndim;
+    bool transposed; /* the file has [in, out] */
+    bool decay;      /* weight decay applies */
+    oc_init_kind init;
+    float init_std;
+} oc_tensor_spec;
+
+typedef enum oc_block_kind {
+    OC_BLOCK_TABLE,    /* chunk of the token embedding (and of the head when tied) */
+    OC_BLOCK_HEAD,     /* chunk of an untied head */
+    OC_BLOCK_POSITION, /* learned positions, looked up by row */
+    OC_BLOCK_LAYER,
+    OC_BLOCK_FINAL_NORM
+} oc_block_kind;
+
+typedef struct oc_block {
+    oc_block_kind kind;
+    int32_t index;      /* layer or chunk number */
+    int64_t row0, rows; /* table chunks: vocabulary (or position) rows */
+    uint64_t elements;  /* multiple of 64, padding included; the padding is 0 and stays 0 */
+    int32_t first_tensor, n_tensors;
+    /* element offset of each weight, -1 when the block lacks it */
+    int64_t offset[OC_W_COUNT];
+} oc_block;
+
+typedef struct oc_model {
+    char family[32];
+    char architecture[64];
+    oc_decoder_spec decoder;
+    int32_t n_layers;
+    int64_t vocab, hidden, max_positions;
+    int64_t position_offset; /* row of position 0 in the position table (opt: 2) */
+    bool tied;
+    float embedding_scale;  /* gemma: sqrt(hidden); else 1 */
+    int32_t bos_id, pad_id; /* -1: none */
+    int32_t eos_ids[8];
+    int32_t n_eos;
+    oc_dtype file_dtype; /* config's torch_dtype / dtype; fp32 when absent */
+    bool has_file_dtype;
+    float initializer_range;
+
+    int32_t n_blocks; /* order: TABLE chunks, POSITION, LAYERs, FINAL_NORM, HEAD chunks */
+    oc_block *blocks;
+    int32_t first_table, n_table, position_block, first_layer, final_norm_block; /* -1: none */
+    int32_t first_head, n_head; /* the head's chunks: = first_table, n_table when tied */
+    int32_t n_tensors;
+    oc_tensor_spec *tensors;
+    uint64_t parameters; /* true count, tied once, padding excluded */
+    uint64_t max_block_elements;
+    float *inv_freq; /* [rot_dim / 2]; NULL without rope */
+} oc_model;
+
+/* dir_or_config: a model directory, or a config.json. Every refusal names the file and the key. */
+OC_NODISCARD oc_status oc_model_open(oc_model **out, const char *dir_or_config, oc_error *err);
+/* The same from JSON text, for tests; origin stands for the file in messages. */
+OC_NODISCARD oc_status oc_model_parse(oc_model **out, const char *json, const char *origin,
+                                      oc_error *err);
+void oc_model_close(oc_model *m);
+
+/* Rows of the vocabulary that one tile of the head's GEMM covers; chunks are multiples of it. */
+enum { OC_HEAD_TILE = 1024 };
+
+#endif

@@ -1,0 +1,119 @@
+/* config.h - what a run was asked to do: flags, DeepSpeed JSON and defaults resolved into one
+ * struct.
+ *
+ * Precedence: flag > --config file > config.json (dtype only) > default. Every option and key has
+ * one row in a table (options.c, deepspeed.c): it sets a field here, or is listed as without
+ * effect, or is refused by name. Exact semantics: the command-line contract in
+ * docs/command-line.md. */
+#ifndef OC_CONFIG_H
+#define OC_CONFIG_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "device/device.h"
+#include "optim/schedule.h"
+#include "plan/plan.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef enum oc_command {
+    OC_CMD_TRAIN,
+    OC_CMD_GENERATE,
+    OC_CMD_EVAL,
+    OC_CMD_PLAN,
+    OC_CMD_BENCH,
+    OC_CMD_INSPECT,
+    OC_CMD_TOKENIZE,
+    OC_CMD_COUNT
+} oc_command;
+
+typedef enum oc_home { OC_HOME_AUTO, OC_HOME_DEVICE, OC_HOME_HOST, OC_HOME_NVME } oc_home;
+typedef enum oc_recompute { OC_RECOMPUTE_AUTO, OC_RECOMPUTE_FULL, OC_RECOMPUTE_NONE } oc_recompute;
+typedef enum oc_order { OC_ORDER_AUTO, OC_ORDER_DEPTH_FIRST, OC_ORDER_BREADTH_FIRST } oc_order;
+
+/* "not given" is -1 (or NaN for reals, NULL for strings, has_x false) until oc_config_resolve(). */
+typedef struct oc_config {
+    oc_command command;
+    char *model_dir; /* --model */
+    char *init_dir;  /* --init */
+    char **data;
+    int32_t n_data;
+    char **eval_data;
+    int32_t n_eval_data;
+    char *output;
+    char *tokenizer; /* "bytes" or a directory; NULL: the model's */
+    char *config_file;
+    char *log_path, *trace_path;
+    bool json, quiet, overwrite, save_model_only;
+    bool resume;
+    char *resume_path;
+
+    oc_dtype dtype;
+    bool has_dtype;
+    bool device_cuda, has_device;
+    uint64_t device_memory, host_memory; /* bytes; UINT64_MAX: not given */
+    char *nvme_path;
+    int32_t threads; /* 0: all cores */
+    uint64_t seed;
+    bool serial_lanes;
+    double pace[OC_LANE_COUNT]; /* bytes/s; 0 none */
+    bool verify_debug;          /* --debug-memory: poison and protect */
+
+    int64_t seq_length;  /* 0: default */
+    int64_t micro_batch; /* 0: auto */
+    int64_t grad_accum;
+    int64_t train_batch;
+    int64_t max_steps; /* -1: epochs decide */
+    double epochs;
+    bool shuffle, packing;
+    int64_t eval_every, save_every; /* 0: never */
+    int32_t keep;
+
+    oc_optimizer_kind optimizer;
+    double lr, beta1, beta2, eps, weight_decay, momentum, clip;
+    oc_schedule_spec schedule;
+    struct oc_loss_scale_spec {
+        bool enabled;        /* fp16 */
+        double static_scale; /* 0: dynamic */
+        int32_t initial_power, window, hysteresis;
+        bool consecutive_hysteresis;
+        double min_scale;
+    } loss_scale;
+    int32_t zero_stage;
+
+    /* placement; AUTO and 0 are decided by the planner and logged */
+    oc_home weights_home, optimizer_home, act_home;
+    oc_recompute recompute;
+    oc_order order;
+    int32_t slots, slabs; /* weight slots, gradient slabs */
+    uint64_t piece_bytes; /* of the compute dtype */
+    double bytes_per_log; /* reserved */
+} oc_config;
+
+/* Parse argv after the command word. Refusals name the option and the nearest known. notes, when
+ * not NULL, receives one line per thing worth saying (aliases, keys without effect, overrides). */
+OC_NODISCARD oc_status oc_config_parse(oc_config **out, oc_command command, int argc, char **argv,
+                                       FILE *notes, oc_error *err);
+/* A --config file's keys into c; fields that a flag gave (recorded inside) are not replaced, and
+ * that is noted. world: ranks, for the batch equation. */
+OC_NODISCARD oc_status oc_config_read_deepspeed(oc_config *c, const char *path, int32_t world,
+                                                FILE *notes, oc_error *err);
+/* Defaults, the batch equation, cross-checks. */
+OC_NODISCARD oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *err);
+void oc_config_free(oc_config *c);
+
+/* The resolved run as JSON (run.json); read back by --config. */
+OC_NODISCARD oc_status oc_config_write(const oc_config *c, const char *path, oc_error *err);
+
+/* "1.5GiB", "100MB", "123". false: not a size. */
+bool oc_size_parse(const char *text, uint64_t *bytes);
+/* "h2d=4GB/s" */
+bool oc_pace_parse(const char *text, oc_lane *lane, double *bytes_per_second);
+/* "1.50 GiB" into buf; returns buf. */
+const char *oc_size_format(uint64_t bytes, char *buf, size_t n);
+
+void oc_config_help(oc_command command, FILE *to); /* --help: teaches, with an example a section */
+
+#endif
