@@ -22,8 +22,7 @@ typedef void oc_pool_fn(void *arg, int64_t task, int worker);
 
 enum { OC_POOL_CALLERS = 8 }; /* lane threads that may be inside oc_pool_for at once */
 
-/* cores >= 1: cores - 1 workers are started. init runs once on each worker thread, and may be NULL.
- */
+/* cores >= 1: cores - 1 workers are started, with every signal blocked. */
 OC_NODISCARD oc_status oc_pool_open(oc_pool **out, int cores, oc_error *err);
 void oc_pool_close(oc_pool *p); /* NULL is allowed; no job may be running */
 

@@ -49,9 +49,16 @@ oc_status oc_fail(oc_error *err, oc_status s, const char *fmt, ...) OC_PRINTF(3,
 /* As oc_fail, and appends ": strerror(errno_value)". */
 oc_status oc_fail_errno(oc_error *err, oc_status s, int errno_value, const char *fmt, ...)
     OC_PRINTF(4, 5);
-/* Put "context: " before the message that is there; returns err's status. For callers that alone
- * know the file's name. */
+/* Put "context: " before the message that is there; returns s. For callers that alone know the
+ * file's name. */
 oc_status oc_error_prefix(oc_error *err, oc_status s, const char *fmt, ...) OC_PRINTF(3, 4);
+
+/* Tells clang's analyzer, which sees one source file at a time, that these return s. */
+#ifdef __clang_analyzer__
+#define oc_fail(err, s, ...) (oc_fail(err, s, __VA_ARGS__), (s))
+#define oc_fail_errno(err, s, ...) (oc_fail_errno(err, s, __VA_ARGS__), (s))
+#define oc_error_prefix(err, s, ...) (oc_error_prefix(err, s, __VA_ARGS__), (s))
+#endif
 
 /* Forward a failure. */
 #define OC_TRY(expr)                                                                               \

@@ -94,6 +94,8 @@ typedef struct oc_block {
     int64_t offset[OC_W_COUNT];
 } oc_block;
 
+enum { OC_MODEL_NOTES = 2048 };
+
 typedef struct oc_model {
     char family[32];
     char architecture[64];
@@ -119,6 +121,14 @@ typedef struct oc_model {
     uint64_t parameters; /* true count, tied once, padding excluded */
     uint64_t max_block_elements;
     float *inv_freq; /* [rot_dim / 2]; NULL without rope */
+
+    /* Names in the file start with it; when optional, checkpoints without it exist as well. */
+    const char *prefix;
+    bool prefix_optional;
+    const char *head_name;      /* the untied head's tensor, which a tied checkpoint may repeat */
+    const char *const *ignored; /* ends of names of tensors that hold no parameter; NULL ends */
+    char *names;                /* storage of the tensors' names */
+    char notes[OC_MODEL_NOTES]; /* lines the user should see: what was ignored and why */
 } oc_model;
 
 /* dir_or_config: a model directory, or a config.json. Every refusal names the file and the key. */

@@ -33,7 +33,7 @@ double oc_schedule_lr(const oc_schedule_spec *s, double base_lr, int64_t done);
 /* DeepSpeed's DynamicLossScaler. A power of two or a static value. */
 typedef struct oc_scaler {
     double scale;
-    int64_t since_overflow; /* iterations since the last change */
+    int64_t since_overflow; /* good iterations since the last overflow, or the start */
     int32_t hysteresis_left;
 } oc_scaler;
 

@@ -81,6 +81,9 @@ typedef struct oc_value {
     uint32_t block;
 } oc_value;
 
+/* As the micro of a value over several pieces: piece number k holds micro-batch k's. */
+enum { OC_EACH_MICRO = UINT16_MAX };
+
 typedef enum oc_what {
     OC_V_NONE,
     OC_V_WEIGHT,
@@ -153,7 +156,9 @@ typedef struct oc_op {
     uint16_t body; /* index in the executor's table of bodies */
     uint16_t micro;
     uint32_t block, piece; /* for the body and for printing; piece UINT32_MAX: whole block */
-    uint32_t pred; /* OC_NO_BUFFER: always; else a cell buffer: body is skipped when cell is 0 */
+    uint32_t blocks; /* an op over many blocks (table lookup, norm): block .. block + blocks - 1;
+                        else 1 */
+    uint32_t pred;   /* OC_NO_BUFFER: always; else a cell buffer: body is skipped when cell is 0 */
     uint32_t pred_index; /* which uint32 of that cell */
     uint32_t index;      /* OC_NO_BUFFER, or the cell buffer that chooses rows or pieces */
     uint32_t first_access, n_accesses;
@@ -201,18 +206,30 @@ typedef struct oc_plan {
     uint32_t lane_ops[OC_LANE_COUNT];
 } oc_plan;
 
-enum { OC_MAX_PLANS = 4 };
+enum { OC_MAX_PLANS = 4, OC_MAX_BODIES = 32 };
+
+/* What an op with a given body cannot do without: a bit (1 << role) for each role it must read,
+ * write or fold. `optional` roles may be there too, in any mode; others are refused. `many`: roles
+ * that must stand once for each of the op's blocks, by the block of their value. A body reaches
+ * memory through its accesses only, so an access that is missing here is an access the op does not
+ * make. */
+typedef struct oc_signature {
+    uint32_t reads, writes, folds, optional, many;
+} oc_signature;
 
 typedef struct oc_plan_set {
     oc_buffer *buffers;
     uint32_t n_buffers;
     uint64_t arena_bytes[OC_TIER_COUNT];
+    uint64_t use_bytes[OC_TIER_COUNT][OC_USE_COUNT]; /* sums to arena_bytes */
     oc_plan plans[OC_MAX_PLANS];
     uint32_t n_plans;
     /* pairs[a][b]: waits of plan b's ops for plan a's, when b is submitted right after a; sorted by
      * op */
     oc_wait *pairs[OC_MAX_PLANS][OC_MAX_PLANS];
     uint32_t n_pairs[OC_MAX_PLANS][OC_MAX_PLANS];
+    oc_signature signatures[OC_MAX_BODIES];
+    bool has_signature[OC_MAX_BODIES];
 } oc_plan_set;
 
 /* ---- construction: used by builders. Allocation failures are sticky and reported by finish. ----
@@ -227,6 +244,14 @@ void oc_plan_builder_free(oc_plan_builder *b);
 oc_buffer_id oc_plan_buffer(oc_plan_builder *b, const char *name, oc_tier tier, oc_use use,
                             oc_buffer_life life, uint64_t bytes, uint64_t piece_bytes,
                             uint32_t alias, oc_value initial);
+/* id, of the same alias group as `before`, is placed behind it instead of at the group's start. */
+void oc_plan_place_after(oc_plan_builder *b, oc_buffer_id id, oc_buffer_id before);
+/* Declare what ops with this body need; verify refuses ops that lack it. A body without a signature
+ * is checked for values and races only. */
+void oc_plan_signature(oc_plan_builder *b, uint16_t body, oc_signature sig);
+/* Bytes of a tier if finish were called now. */
+uint64_t oc_plan_arena_bytes(const oc_plan_builder *b, oc_tier tier);
+uint64_t oc_plan_use_bytes(const oc_plan_builder *b, oc_tier tier, oc_use use);
 const oc_buffer *oc_plan_buffer_at(const oc_plan_builder *b, oc_buffer_id id);
 void oc_plan_begin(oc_plan_builder *b, const char *name); /* ops now go to a new plan */
 /* The op's derived fields and accesses are ignored; accesses follow by the next call. */

@@ -55,11 +55,14 @@ typedef struct oc_run_spec {
 } oc_run_spec;
 
 OC_NODISCARD oc_status oc_run_open(oc_run **out, const oc_run_spec *spec, oc_error *err);
-/* Waits for what is in flight; writes the trace. NULL is allowed. */
+/* Waits for what is in flight; writes the trace, if that was not done before. NULL is allowed. */
 void oc_run_close(oc_run *r);
+/* Waits for what is in flight and writes the trace now, once; nothing later is in it. For callers
+ * that must know whether the file is whole. Without a trace it does nothing. */
+OC_NODISCARD oc_status oc_run_write_trace(oc_run *r, oc_error *err);
 
 /* Wait until the plan before last is done and tell which copy of the SUBMISSION buffers is free to
- * fill. */
+ * fill. Begin and submit return the run's error too: after one nothing starts any more. */
 OC_NODISCARD oc_status oc_run_begin(oc_run *r, uint32_t *copy, oc_error *err);
 /* Start plan number `plan` of the set; its SUBMISSION buffers are in the copy that begin named. */
 OC_NODISCARD oc_status oc_run_submit(oc_run *r, uint32_t plan, uint64_t *ticket, oc_error *err);
@@ -75,7 +78,7 @@ typedef struct oc_lane_stats {
 } oc_lane_stats;
 /* Since open. */
 void oc_run_stats(const oc_run *r, oc_lane_stats out[OC_LANE_COUNT]);
-uint64_t
-oc_run_host_bytes(const oc_run *r); /* what the executor itself holds (trace ring included) */
+/* What the executor itself allocated (trace rings included, thread stacks not). */
+uint64_t oc_run_host_bytes(const oc_run *r);
 
 #endif

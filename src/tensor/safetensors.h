@@ -73,6 +73,10 @@ const char *oc_tensors_metadata(const oc_tensors *t, int32_t file, const char *k
 OC_NODISCARD oc_status oc_tensors_read(oc_tensors *t, const oc_tensor_info *x, uint64_t first,
                                        uint64_t n, oc_dtype dtype, void *dst, oc_error *err);
 
+/* Bytes [first, first + n) of a tensor as they are in the file, for any file dtype. */
+OC_NODISCARD oc_status oc_tensors_read_raw(oc_tensors *t, const oc_tensor_info *x, uint64_t first,
+                                           uint64_t n, void *dst, oc_error *err);
+
 typedef struct oc_tensor_decl {
     const char *name;
     oc_file_dtype dtype;
@@ -95,6 +99,9 @@ int32_t oc_writer_at(const oc_writer *w,
  * the declared dtype. Moves on to the next tensor when the current one is complete. */
 OC_NODISCARD oc_status oc_writer_append(oc_writer *w, const void *src, oc_dtype src_dtype,
                                         uint64_t n, oc_error *err);
+/* As oc_writer_append, with n bytes that are in the declared dtype already (any file dtype). */
+OC_NODISCARD oc_status oc_writer_append_raw(oc_writer *w, const void *src, uint64_t n,
+                                            oc_error *err);
 /* fsync, rename, fsync the directory. Fails if a tensor is incomplete. Afterwards close is still
  * due. */
 OC_NODISCARD oc_status oc_writer_commit(oc_writer *w, oc_error *err);

@@ -25,9 +25,16 @@ typedef struct oc_dataset_spec {
     const char *spool_dir; /* NULL: $TMPDIR, else /tmp */
 } oc_dataset_spec;
 
+/* With packing rows = packed + split + dropped. Without, each row that is not dropped is a
+ * sequence.
+ */
 typedef struct oc_dataset_report {
-    uint64_t rows, packed, split, truncated, dropped; /* dropped: rows without a trainable token */
-    uint64_t tokens, targets; /* in the sequences; targets: labels that count */
+    uint64_t rows;
+    uint64_t packed;          /* placed whole into a packed sequence */
+    uint64_t split;           /* longer than a sequence, cut (packing) */
+    uint64_t truncated;       /* longer than a sequence, their end left out (no packing) */
+    uint64_t dropped;         /* without a trainable token */
+    uint64_t tokens, targets; /* in the sequences, padding excluded; targets: labels that count */
 } oc_dataset_report;
 
 typedef struct oc_dataset oc_dataset;
@@ -39,6 +46,15 @@ void oc_dataset_close(oc_dataset *d);
 uint64_t oc_dataset_count(const oc_dataset *d); /* sequences; at least 1 */
 const oc_dataset_report *oc_dataset_get_report(const oc_dataset *d);
 uint64_t oc_dataset_host_bytes(const oc_dataset *d); /* memory it holds */
+
+/* A .txt file is one document; it and each "text" row get the tokenizer's special tokens and eos.
+ * "input_ids" rows are verbatim; their "labels" are not shifted, -100 does not count, absent ones
+ * equal input_ids. One file holds one form. Refused, named by file and line: other forms, an empty
+ * file, one without a trainable token, ids outside the vocabulary.
+ *
+ * Packing fills sequences in row order. A document that does not fit into the rest of a sequence
+ * starts the next one; one longer than a sequence starts a sequence of its own, is cut every seq
+ * tokens, and what follows joins its tail. */
 
 /* Sequence `index`: each array has seq entries. labels[t] is the target of row t, already shifted:
  * the label of token t + 1 when that is in the same document, else -100 (so is the last row).

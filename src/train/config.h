@@ -33,11 +33,20 @@ typedef enum oc_home { OC_HOME_AUTO, OC_HOME_DEVICE, OC_HOME_HOST, OC_HOME_NVME 
 typedef enum oc_recompute { OC_RECOMPUTE_AUTO, OC_RECOMPUTE_FULL, OC_RECOMPUTE_NONE } oc_recompute;
 typedef enum oc_order { OC_ORDER_AUTO, OC_ORDER_DEPTH_FIRST, OC_ORDER_BREADTH_FIRST } oc_order;
 
-/* "not given" is -1 (or NaN for reals, NULL for strings, has_x false) until oc_config_resolve(). */
+const char *oc_command_name(oc_command c); /* "train" */
+
+/* Who set an option. A flag is never replaced by the --config file. */
+typedef enum oc_origin { OC_FROM_DEFAULT, OC_FROM_FILE, OC_FROM_FLAG } oc_origin;
+
+enum { OC_OPTIONS_MAX = 128 };
+
+/* Fields hold their defaults until something sets them; origin[] tells whether something did. */
 typedef struct oc_config {
     oc_command command;
-    char *model_dir; /* --model */
-    char *init_dir;  /* --init */
+    uint8_t origin[OC_OPTIONS_MAX]; /* oc_origin of each row of the option table */
+    char *path;                     /* inspect: what to look at */
+    char *model_dir;                /* --model */
+    char *init_dir;                 /* --init */
     char **data;
     int32_t n_data;
     char **eval_data;
@@ -61,12 +70,14 @@ typedef struct oc_config {
     double pace[OC_LANE_COUNT]; /* bytes/s; 0 none */
     bool verify_debug;          /* --debug-memory: poison and protect */
 
-    int64_t seq_length;  /* 0: default */
-    int64_t micro_batch; /* 0: auto */
+    /* After oc_config_resolve(): train_batch = micro_batch x grad_accum x world. micro_batch 0: the
+     * planner's choice; then train_batch is given (grad_accum 0), or grad_accum (train_batch 0). */
+    int64_t seq_length; /* 0: min(2048, the model's positions) */
+    int64_t micro_batch;
     int64_t grad_accum;
     int64_t train_batch;
     int64_t max_steps; /* -1: epochs decide */
-    double epochs;
+    double epochs;     /* not looked at when max_steps > 0 */
     bool shuffle, packing;
     int64_t eval_every, save_every; /* 0: never */
     int32_t keep;
@@ -89,15 +100,15 @@ typedef struct oc_config {
     oc_order order;
     int32_t slots, slabs; /* weight slots, gradient slabs */
     uint64_t piece_bytes; /* of the compute dtype */
-    double bytes_per_log; /* reserved */
+    uint64_t delay_seed;  /* tests: random delays around ops; 0 none */
 } oc_config;
 
 /* Parse argv after the command word. Refusals name the option and the nearest known. notes, when
  * not NULL, receives one line per thing worth saying (aliases, keys without effect, overrides). */
 OC_NODISCARD oc_status oc_config_parse(oc_config **out, oc_command command, int argc, char **argv,
                                        FILE *notes, oc_error *err);
-/* A --config file's keys into c; fields that a flag gave (recorded inside) are not replaced, and
- * that is noted. world: ranks, for the batch equation. */
+/* A --config file's keys into c: DeepSpeed's, or an earlier run's run.json. Fields that a flag gave
+ * are not replaced, and that is noted. world: ranks; some keys have an effect only with several. */
 OC_NODISCARD oc_status oc_config_read_deepspeed(oc_config *c, const char *path, int32_t world,
                                                 FILE *notes, oc_error *err);
 /* Defaults, the batch equation, cross-checks. */
@@ -107,13 +118,18 @@ void oc_config_free(oc_config *c);
 /* The resolved run as JSON (run.json); read back by --config. */
 OC_NODISCARD oc_status oc_config_write(const oc_config *c, const char *path, oc_error *err);
 
+/* Was the option set by a flag or a file? option: its canonical name without "--". */
+oc_origin oc_config_origin(const oc_config *c, const char *option);
+/* Contract 15 and 16: what DIR may hold. Without --resume or --overwrite no model and no
+ * checkpoint; with --resume no training state, which this version cannot restore (a warning says
+ * that the start is fresh). */
+OC_NODISCARD oc_status oc_config_check_output(const oc_config *c, FILE *notes, oc_error *err);
+
 /* "1.5GiB", "100MB", "123". false: not a size. */
 bool oc_size_parse(const char *text, uint64_t *bytes);
 /* "h2d=4GB/s" */
 bool oc_pace_parse(const char *text, oc_lane *lane, double *bytes_per_second);
 /* "1.50 GiB" into buf; returns buf. */
 const char *oc_size_format(uint64_t bytes, char *buf, size_t n);
-
-void oc_config_help(oc_command command, FILE *to); /* --help: teaches, with an example a section */
 
 #endif

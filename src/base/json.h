@@ -1,0 +1,64 @@
+/* json.h - strict JSON files, and typed reads that say which file and key is wrong.
+ *
+ * Thin over jansson: values are json_t, and jansson's own queries may be used beside these. Every
+ * call that reads a value takes the file's name for its messages. The format is RFC 8259; a key
+ * that occurs twice in an object is an error. Any thread may call them on its own values. */
+#ifndef OC_JSON_H
+#define OC_JSON_H
+
+#include "base/nearest.h"
+#include "base/status.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a missing key means. A null counts as missing when the key is optional. */
+typedef enum oc_json_need { OC_JSON_OPTIONAL, OC_JSON_REQUIRED } oc_json_need;
+
+typedef enum oc_json_text {
+    OC_JSON_NO_NUL,    /* \u0000 inside a string is an error: for names, paths, configs */
+    OC_JSON_ALLOW_NUL, /* for tokenizers and data; take lengths by json_string_length() */
+} oc_json_text;
+
+/* --- Whole documents. *out belongs to the caller: json_decref(). On failure it is NULL. */
+
+/* The file must hold exactly one value. The error names file, line and column. */
+OC_NODISCARD oc_status oc_json_load(json_t **out, const char *file, oc_json_text text,
+                                    oc_error *err);
+/* Of n bytes that came from `file`; the first line of the text is `line` of it (for JSON Lines). */
+OC_NODISCARD oc_status oc_json_parse(json_t **out, const char *bytes, size_t n, const char *file,
+                                     uint64_t line, oc_json_text text, oc_error *err);
+
+/* --- Members of an object. A missing optional key leaves *out as it is, so set the default there
+ * first. A value of another type is an error that names file, key and the type expected. Strings,
+ * arrays and objects are borrowed from the document. */
+
+OC_NODISCARD oc_status oc_json_get_bool(const json_t *object, const char *file, const char *key,
+                                        oc_json_need need, bool *out, oc_error *err);
+/* An integer in [least, most]; 2.0 is not one. */
+OC_NODISCARD oc_status oc_json_get_int(const json_t *object, const char *file, const char *key,
+                                       oc_json_need need, int64_t least, int64_t most, int64_t *out,
+                                       oc_error *err);
+/* Any finite number. */
+OC_NODISCARD oc_status oc_json_get_double(const json_t *object, const char *file, const char *key,
+                                          oc_json_need need, double *out, oc_error *err);
+OC_NODISCARD oc_status oc_json_get_string(const json_t *object, const char *file, const char *key,
+                                          oc_json_need need, const char **out, oc_error *err);
+OC_NODISCARD oc_status oc_json_get_object(const json_t *object, const char *file, const char *key,
+                                          oc_json_need need, json_t **out, oc_error *err);
+OC_NODISCARD oc_status oc_json_get_array(const json_t *object, const char *file, const char *key,
+                                         oc_json_need need, json_t **out, oc_error *err);
+
+/* --- Keys */
+
+/* Fails on the first key of object that is not among the n known ones, and names the nearest. what:
+ * where the object stands, as "optimizer.params", or NULL for the top of the file. */
+OC_NODISCARD oc_status oc_json_check_keys(const json_t *object, const char *file, const char *what,
+                                          const char *const *known, size_t n, oc_error *err);
+
+/* "an object", "a string", ... for messages. */
+const char *oc_json_type_name(const json_t *value);
+
+#endif

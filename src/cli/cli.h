@@ -1,0 +1,20 @@
+/* cli.h - one function a command. Each takes the resolved configuration and returns the process's
+ * exit code: 0 done, 2 refused before the first step, 1 failed later, 130 / 143 stopped. They print
+ * results on stdout and everything else on stderr. */
+#ifndef OC_CLI_H
+#define OC_CLI_H
+
+#include "train/config.h"
+
+enum { OC_EXIT_DONE = 0, OC_EXIT_FAILED = 1, OC_EXIT_REFUSED = 2 };
+
+int oc_cmd_train(oc_config *c);
+int oc_cmd_eval(oc_config *c);
+int oc_cmd_plan(oc_config *c);
+int oc_cmd_inspect(oc_config *c);
+
+void oc_cli_usage(FILE *to); /* outcore --help: the commands */
+void oc_cli_help(oc_command command,
+                 FILE *to); /* outcore COMMAND --help: its options, by section */
+
+#endif

@@ -1,0 +1,101 @@
+#include "cli/cli.h"
+#include "train/options.h"
+
+#include <string.h>
+
+static const struct {
+    const char *usage, *what;
+    bool here;
+} commands[OC_CMD_COUNT] = {
+    [OC_CMD_TRAIN] = {"train    --model DIR | --init DIR  --data PATH... --output DIR",
+                      "train all parameters of a model, larger than the device's memory or not",
+                      true},
+    [OC_CMD_GENERATE] = {"generate --model DIR --prompt TEXT...", "generate text", false},
+    [OC_CMD_EVAL] = {"eval     --model DIR --data PATH...",
+                     "loss, perplexity and tokens of a data set", true},
+    [OC_CMD_PLAN] = {"plan     [train] --model DIR | --init DIR",
+                     "what a run needs in memory and will take in time, before it starts", true},
+    [OC_CMD_BENCH] = {"bench    gemm|adamw|copy|io|comm|all", "measure this machine", false},
+    [OC_CMD_INSPECT] = {"inspect  PATH",
+                        "what a safetensors file, a model or an output directory holds", true},
+    [OC_CMD_TOKENIZE] = {"tokenize --model DIR --text TEXT", "what a tokenizer makes of a text",
+                         false},
+};
+
+/* A lesson beside a section's options: when to reach for them. */
+static const struct {
+    const char *section, *lesson, *example;
+} lessons[] = {
+    {"Model and data",
+     "Rows are packed into full sequences; attention stays inside each row's own tokens.",
+     "--model ./llama --data train.jsonl --eval-data dev.jsonl"},
+    {"Batch and length",
+     "A step sees micro-batch x grad-accum sequences. The micro-batch decides memory and speed,\n"
+     "  the product decides what is learned.",
+     "--seq-length 4096 --micro-batch 4 --grad-accum 8 --epochs 1"},
+    {"Optimizer", "Defaults follow Hugging Face's Trainer, so a recipe carries over unchanged.",
+     "--lr 1e-5 --lr-schedule cosine --warmup-steps 100 --weight-decay 0.1"},
+    {"Checkpoints and output",
+     "The final model is written in Hugging Face's layout, beside run.json, which --config reads "
+     "back.",
+     "--output out --save-every 500 --keep 2"},
+    {"Memory and placement",
+     "Give budgets and the rest is planned; homes and counts may be set by hand. Placement "
+     "changes\n"
+     "  no bit of the result. outcore plan shows what a choice costs.",
+     "--device-memory 8GiB --host-memory 96GiB"},
+    {"Machine and log", "", "--dtype bf16 --log steps.jsonl --trace lanes.json"},
+    {"Checking", "For those who look for a fault: each must leave the results as they are.",
+     "--debug-memory --delay-seed 1"},
+};
+
+static void section_end(const char *section, oc_command command, FILE *to) {
+    for (size_t i = 0; i < sizeof lessons / sizeof *lessons; i++) {
+        if (strcmp(lessons[i].section, section) != 0) continue;
+        if (command == OC_CMD_TRAIN && *lessons[i].lesson) fprintf(to, "  %s\n", lessons[i].lesson);
+        if (command == OC_CMD_TRAIN) fprintf(to, "  example: %s\n", lessons[i].example);
+    }
+}
+
+static void option_line(const oc_option *o, FILE *to) {
+    char name[64];
+    int n = snprintf(name, sizeof name, "--%s%s%s", o->name, *o->argument ? " " : "", o->argument);
+    if (n > 28)
+        fprintf(to, "  %s\n  %28s  %s\n", name, "", o->help);
+    else
+        fprintf(to, "  %-28s  %s\n", name, o->help);
+}
+
+void oc_cli_help(oc_command command, FILE *to) {
+    fprintf(to, "outcore %s\n%s.\n", commands[command].usage, commands[command].what);
+    if (!commands[command].here) {
+        fprintf(to, "\nNot available in this version.\n");
+        return;
+    }
+    const char *section = NULL;
+    for (size_t i = 0; i < oc_options_count(); i++) {
+        const oc_option *o = oc_options_at(i);
+        if (o->missing || !(o->commands & OC_FOR(command))) continue;
+        if (!section || strcmp(section, o->section) != 0) {
+            if (section) section_end(section, command, to);
+            section = o->section;
+            fprintf(to, "\n%s\n", section);
+        }
+        option_line(o, to);
+    }
+    if (section) section_end(section, command, to);
+    fprintf(to,
+            "\nSIZE: 1.5GiB, 100MB, plain bytes. Hugging Face's names of options work too; the\n"
+            "name above is then printed.\n");
+}
+
+void oc_cli_usage(FILE *to) {
+    fprintf(to, "outcore trains language models that are larger than the device's memory.\n\n");
+    for (int i = 0; i < OC_CMD_COUNT; i++) {
+        if (commands[i].here)
+            fprintf(to, "  outcore %s\n      %s\n", commands[i].usage, commands[i].what);
+    }
+    fprintf(to, "\noutcore COMMAND --help lists a command's options; outcore --version.\n"
+                "\nTry first, without any model:\n"
+                "  outcore plan --init DIR-WITH-config.json --device-memory 8GiB\n");
+}

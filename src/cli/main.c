@@ -1,0 +1,107 @@
+#include "base/log.h"
+#include "base/nearest.h"
+#include "cli/cli.h"
+
+#include <string.h>
+
+/* Ranks of this process's world: one in this version. */
+enum { WORLD = 1 };
+
+static int refused(const oc_error *err) {
+    oc_log(OC_LOG_ERROR, "%s", err->message);
+    return OC_EXIT_REFUSED;
+}
+
+static bool find_command(const char *word, oc_command *out) {
+    for (int i = 0; i < OC_CMD_COUNT; i++) {
+        if (strcmp(word, oc_command_name((oc_command)i)) != 0) continue;
+        *out = (oc_command)i;
+        return true;
+    }
+    return false;
+}
+
+static int unknown_command(const char *word) {
+    const char *names[OC_CMD_COUNT];
+    for (int i = 0; i < OC_CMD_COUNT; i++)
+        names[i] = oc_command_name((oc_command)i);
+    const char *near = oc_nearest(word, names, OC_CMD_COUNT);
+    oc_log(OC_LOG_ERROR, "unknown command \"%s\"%s%s; outcore --help lists them", word,
+           near ? ": did you mean " : "", near ? near : "");
+    return OC_EXIT_REFUSED;
+}
+
+static oc_status configure(oc_config **out, oc_command command, int argc, char **argv,
+                           oc_error *err) {
+    oc_config *c = NULL;
+    OC_TRY(oc_config_parse(&c, command, argc, argv, stderr, err));
+    oc_status s = OC_OK;
+    if (c->config_file) s = oc_config_read_deepspeed(c, c->config_file, WORLD, stderr, err);
+    if (s == OC_OK) s = oc_config_resolve(c, WORLD, stderr, err);
+    if (s != OC_OK) {
+        oc_config_free(c);
+        return s;
+    }
+    *out = c;
+    return OC_OK;
+}
+
+static int run(oc_command command, int argc, char **argv) {
+    oc_config *c = NULL;
+    oc_error err = {OC_OK, ""};
+    if (configure(&c, command, argc, argv, &err) != OC_OK) return refused(&err);
+    if (c->quiet) oc_log_set_level(OC_LOG_WARN);
+    int code;
+    switch (command) {
+    case OC_CMD_TRAIN:
+        code = oc_cmd_train(c);
+        break;
+    case OC_CMD_EVAL:
+        code = oc_cmd_eval(c);
+        break;
+    case OC_CMD_PLAN:
+        code = oc_cmd_plan(c);
+        break;
+    default:
+        code = oc_cmd_inspect(c);
+        break;
+    }
+    oc_config_free(c);
+    return code;
+}
+
+static bool wants_help(int argc, char **argv) {
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+int main(int argc, char **argv) {
+    oc_command command;
+    if (argc < 2) {
+        oc_cli_usage(stderr);
+        return OC_EXIT_REFUSED;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("outcore %s\n", OC_VERSION);
+        return OC_EXIT_DONE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        if (argc > 2 && find_command(argv[2], &command))
+            oc_cli_help(command, stdout);
+        else
+            oc_cli_usage(stdout);
+        return OC_EXIT_DONE;
+    }
+    if (!find_command(argv[1], &command)) return unknown_command(argv[1]);
+    if (wants_help(argc - 2, argv + 2)) {
+        oc_cli_help(command, stdout);
+        return OC_EXIT_DONE;
+    }
+    if (command == OC_CMD_GENERATE || command == OC_CMD_BENCH || command == OC_CMD_TOKENIZE) {
+        oc_log(OC_LOG_ERROR, "outcore %s is not available in this version", argv[1]);
+        return OC_EXIT_REFUSED;
+    }
+    return run(command, argc - 2, argv + 2);
+}

@@ -1,0 +1,21 @@
+/* plan.c - outcore plan: what a run needs, without starting it. */
+#include "base/log.h"
+#include "cli/cli.h"
+#include "train/setup.h"
+
+int oc_cmd_plan(oc_config *c) {
+    oc_error err = {OC_OK, ""};
+    oc_setup *s = NULL;
+    if (oc_setup_open(&s, c, stderr, &err) != OC_OK) {
+        oc_log(OC_LOG_ERROR, "%s", err.message);
+        return OC_EXIT_REFUSED;
+    }
+    oc_status st = OC_OK;
+    if (c->json)
+        st = oc_setup_print_json(s, stdout, &err);
+    else
+        oc_setup_print(s, stdout);
+    if (st != OC_OK) oc_log(OC_LOG_ERROR, "%s", err.message);
+    oc_setup_close(s);
+    return st == OC_OK ? OC_EXIT_DONE : OC_EXIT_FAILED;
+}

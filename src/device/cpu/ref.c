@@ -1,0 +1,581 @@
+/* ref.c - the reference back end: what every op means, in plain C on one thread.
+ *
+ * Inputs and outputs have the dtypes of the table; in between everything is fp64 unless the op's
+ * own definition is a sequence of fp32 steps (update, fold), so that an output is the exact result
+ * rounded once and any other back end can be measured against it. Slow by design. */
+#include "device/device.h"
+
+#include "device/impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static double load(const void *data, oc_dtype t, int64_t i) {
+    switch (t) {
+    case OC_BF16:
+        return (double)oc_bf16_to_f32(((const uint16_t *)data)[i]);
+    case OC_F16:
+        return (double)oc_f16_to_f32(((const uint16_t *)data)[i]);
+    default:
+        return (double)((const float *)data)[i];
+    }
+}
+
+static void store(void *data, oc_dtype t, int64_t i, double x) {
+    switch (t) {
+    case OC_BF16:
+        ((uint16_t *)data)[i] = oc_f32_to_bf16((float)x);
+        break;
+    case OC_F16:
+        ((uint16_t *)data)[i] = oc_f32_to_f16((float)x);
+        break;
+    default:
+        ((float *)data)[i] = (float)x;
+    }
+}
+
+static uint64_t scratch_bytes(const oc_device *d) {
+    (void)d;
+    return 0;
+}
+
+static void lend_scratch(oc_device *d, void *scratch) {
+    (void)d;
+    (void)scratch;
+}
+
+/* --- gemm ------------------------------------------------------------------------------------- */
+
+static bool gemm_shapes_fit(const oc_gemm *g) {
+    int64_t m = g->trans_a ? g->a.cols : g->a.rows;
+    int64_t ka = g->trans_a ? g->a.rows : g->a.cols;
+    int64_t kb = g->trans_b ? g->b.cols : g->b.rows;
+    int64_t n = g->trans_b ? g->b.rows : g->b.cols;
+    return m == g->c.rows && n == g->c.cols && ka == kb && !(g->accumulate && g->c.dtype != OC_F32);
+}
+
+static void gemm(oc_device *d, const oc_gemm *g) {
+    if (!gemm_shapes_fit(g)) {
+        oc_device_set_failed(d, OC_E_INVALID);
+        return;
+    }
+    int64_t depth = g->trans_a ? g->a.rows : g->a.cols;
+    for (int64_t i = 0; i < g->c.rows; i++) {
+        for (int64_t j = 0; j < g->c.cols; j++) {
+            double sum = 0;
+            for (int64_t k = 0; k < depth; k++) {
+                int64_t ia = g->trans_a ? k * g->a.ld + i : i * g->a.ld + k;
+                int64_t ib = g->trans_b ? j * g->b.ld + k : k * g->b.ld + j;
+                sum += load(g->a.data, g->a.dtype, ia) * load(g->b.data, g->b.dtype, ib);
+            }
+            int64_t ic = i * g->c.ld + j;
+            if (g->bias) sum += load(g->bias, g->bias_dtype, j);
+            if (g->residual) sum += load(g->residual, g->c.dtype, ic);
+            if (g->accumulate) sum += load(g->c.data, g->c.dtype, ic);
+            store(g->c.data, g->c.dtype, ic, sum);
+        }
+    }
+}
+
+/* --- attention -------------------------------------------------------------------------------- */
+
+enum { CHUNK = 64 }; /* components of a head that are summed side by side */
+
+/* One head of one sequence: x(t, i) is at data[t * ld + i]. */
+typedef struct view {
+    const void *data;
+    oc_dtype dtype;
+    int64_t origin, ld;
+} view;
+
+static view view_of(const void *data, const oc_attention *a, int64_t b, int64_t head, int64_t ld) {
+    view v = {data, a->dtype, b * a->seq * ld + head * a->head_dim, ld};
+    return v;
+}
+
+static double at(view v, int64_t t, int64_t i) {
+    return load(v.data, v.dtype, v.origin + t * v.ld + i);
+}
+
+static double dot(view x, int64_t tx, view y, int64_t ty, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += at(x, tx, i) * at(y, ty, i);
+    return sum;
+}
+
+/* The first key that token t of sequence b may look at. */
+static int64_t first_key(const oc_attention *a, int64_t b, int64_t t) {
+    int64_t lo = a->doc_start[b * a->seq + t];
+    if (a->window > 0 && t - a->window + 1 > lo) lo = t - a->window + 1;
+    return lo;
+}
+
+static double log_sum_exp(const oc_attention *a, view q, view k, int64_t t, int64_t lo) {
+    double top = -INFINITY, sum = 0;
+    for (int64_t s = lo; s <= t; s++)
+        top = fmax(top, a->scale * dot(q, t, k, s, a->head_dim));
+    for (int64_t s = lo; s <= t; s++) {
+        sum += exp(a->scale * dot(q, t, k, s, a->head_dim) - top);
+    }
+    return top + log(sum);
+}
+
+static void attend(const oc_attention *a, int64_t b, int64_t h, int64_t t) {
+    int64_t kv = h / (a->heads / a->kv_heads), lo = first_key(a, b, t);
+    view q = view_of(a->q, a, b, h, a->q_ld);
+    view k = view_of(a->k, a, b, kv, a->k_ld), v = view_of(a->v, a, b, kv, a->v_ld);
+    double lse = log_sum_exp(a, q, k, t, lo);
+    a->lse[(b * a->seq + t) * a->heads + h] = (float)lse;
+    for (int64_t i0 = 0; i0 < a->head_dim; i0 += CHUNK) {
+        int64_t n = a->head_dim - i0 < CHUNK ? a->head_dim - i0 : CHUNK;
+        double sum[CHUNK] = {0};
+        for (int64_t s = lo; s <= t; s++) {
+            double p = exp(a->scale * dot(q, t, k, s, a->head_dim) - lse);
+            for (int64_t i = 0; i < n; i++)
+                sum[i] += p * at(v, s, i0 + i);
+        }
+        int64_t o = (b * a->seq + t) * a->out_ld + h * a->head_dim + i0;
+        for (int64_t i = 0; i < n; i++)
+            store(a->out, a->dtype, o + i, sum[i]);
+    }
+}
+
+static uint64_t attention_work_bytes(const oc_device *d, const oc_attention *a) {
+    (void)d;
+    (void)a;
+    return 0;
+}
+
+static void attention_forward(oc_device *d, const oc_attention *a) {
+    (void)d;
+    for (int64_t b = 0; b < a->batch; b++) {
+        for (int64_t h = 0; h < a->heads; h++) {
+            for (int64_t t = 0; t < a->seq; t++)
+                attend(a, b, h, t);
+        }
+    }
+}
+
+/* p = exp(scale q.k - lse); ds = p (dout.v - dout.out), the gradient of scale q.k. */
+typedef struct weight {
+    double p, ds;
+} weight;
+
+static weight weight_of(const oc_attention *a, int64_t b, int64_t h, int64_t t, int64_t s) {
+    int64_t kv = h / (a->heads / a->kv_heads), dim = a->head_dim;
+    view q = view_of(a->q, a, b, h, a->q_ld);
+    view k = view_of(a->k, a, b, kv, a->k_ld), v = view_of(a->v, a, b, kv, a->v_ld);
+    view out = view_of(a->out, a, b, h, a->out_ld), dout = view_of(a->dout, a, b, h, a->out_ld);
+    double lse = (double)a->lse[(b * a->seq + t) * a->heads + h];
+    double p = exp(a->scale * dot(q, t, k, s, dim) - lse);
+    weight w = {p, p * (dot(dout, t, v, s, dim) - dot(dout, t, out, t, dim))};
+    return w;
+}
+
+static void query_grad(const oc_attention *a, int64_t b, int64_t h, int64_t t) {
+    view k = view_of(a->k, a, b, h / (a->heads / a->kv_heads), a->k_ld);
+    for (int64_t i0 = 0; i0 < a->head_dim; i0 += CHUNK) {
+        int64_t n = a->head_dim - i0 < CHUNK ? a->head_dim - i0 : CHUNK;
+        double sum[CHUNK] = {0};
+        for (int64_t s = first_key(a, b, t); s <= t; s++) {
+            weight w = weight_of(a, b, h, t, s);
+            for (int64_t i = 0; i < n; i++)
+                sum[i] += w.ds * at(k, s, i0 + i);
+        }
+        int64_t o = (b * a->seq + t) * a->q_ld + h * a->head_dim + i0;
+        for (int64_t i = 0; i < n; i++)
+            store(a->dq, a->dtype, o + i, a->scale * sum[i]);
+    }
+}
+
+static void key_value_grad(const oc_attention *a, int64_t b, int64_t kv, int64_t s) {
+    int64_t group = a->heads / a->kv_heads;
+    for (int64_t i0 = 0; i0 < a->head_dim; i0 += CHUNK) {
+        int64_t n = a->head_dim - i0 < CHUNK ? a->head_dim - i0 : CHUNK;
+        double dk[CHUNK] = {0}, dv[CHUNK] = {0};
+        for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
+            view q = view_of(a->q, a, b, h, a->q_ld);
+            view dout = view_of(a->dout, a, b, h, a->out_ld);
+            for (int64_t t = s; t < a->seq; t++) {
+                if (s < first_key(a, b, t)) continue;
+                weight w = weight_of(a, b, h, t, s);
+                for (int64_t i = 0; i < n; i++) {
+                    dk[i] += w.ds * at(q, t, i0 + i);
+                    dv[i] += w.p * at(dout, t, i0 + i);
+                }
+            }
+        }
+        int64_t row = b * a->seq + s, column = kv * a->head_dim + i0;
+        for (int64_t i = 0; i < n; i++) {
+            store(a->dk, a->dtype, row * a->k_ld + column + i, a->scale * dk[i]);
+            store(a->dv, a->dtype, row * a->v_ld + column + i, dv[i]);
+        }
+    }
+}
+
+static void attention_backward(oc_device *d, const oc_attention *a) {
+    (void)d;
+    for (int64_t b = 0; b < a->batch; b++) {
+        for (int64_t t = 0; t < a->seq; t++) {
+            for (int64_t h = 0; h < a->heads; h++)
+                query_grad(a, b, h, t);
+            for (int64_t h = 0; h < a->kv_heads; h++)
+                key_value_grad(a, b, h, t);
+        }
+    }
+}
+
+/* The angle is an fp32 product, as in every published model; cos and sin of it are exact. */
+static void rope(oc_device *d, const oc_rope *r) {
+    (void)d;
+    int64_t half = r->rot_dim / 2;
+    for (int64_t row = 0; row < r->rows; row++) {
+        for (int64_t i = 0; i < half; i++) {
+            float angle = (float)r->positions[row] * r->inv_freq[i];
+            double c = cos((double)angle) * r->scaling, s = sin((double)angle) * r->scaling;
+            if (r->inverse) s = -s;
+            for (int64_t h = 0; h < r->heads; h++) {
+                int64_t i1 = row * r->ld + h * r->head_dim + i, i2 = i1 + half;
+                double x1 = load(r->x, r->dtype, i1), x2 = load(r->x, r->dtype, i2);
+                store(r->x, r->dtype, i1, x1 * c - x2 * s);
+                store(r->x, r->dtype, i2, x2 * c + x1 * s);
+            }
+        }
+    }
+}
+
+/* --- norms ------------------------------------------------------------------------------------ */
+
+static double norm_weight(const oc_norm *n, int64_t j) {
+    return load(n->w, n->dtype, j) + (n->plus_one ? 1 : 0);
+}
+
+static void norm_forward(oc_device *d, const oc_norm *n) {
+    (void)d;
+    for (int64_t i = 0; i < n->rows; i++) {
+        int64_t o = i * n->cols;
+        double mean = 0, var = 0;
+        if (!n->rms) {
+            for (int64_t j = 0; j < n->cols; j++)
+                mean += load(n->x, n->dtype, o + j);
+            mean /= (double)n->cols;
+        }
+        for (int64_t j = 0; j < n->cols; j++) {
+            double c = load(n->x, n->dtype, o + j) - mean;
+            var += c * c;
+        }
+        double rstd = 1 / sqrt(var / (double)n->cols + n->eps);
+        if (!n->rms) n->mean[i] = (float)mean;
+        n->rstd[i] = (float)rstd;
+        for (int64_t j = 0; j < n->cols; j++) {
+            double y = (load(n->x, n->dtype, o + j) - mean) * rstd * norm_weight(n, j);
+            if (n->b) y += load(n->b, n->dtype, j);
+            store(n->y, n->dtype, o + j, y);
+        }
+    }
+}
+
+/* The normalised input, (x - mean) rstd. */
+static double norm_xhat(const oc_norm *n, int64_t i, int64_t j) {
+    double mean = n->rms ? 0 : (double)n->mean[i];
+    return (load(n->x, n->dtype, i * n->cols + j) - mean) * n->rstd[i];
+}
+
+static double norm_dy(const oc_norm *n, int64_t i, int64_t j) {
+    return load(n->dy, n->dy_dtype, i * n->cols + j);
+}
+
+static void norm_backward(oc_device *d, const oc_norm *n) {
+    (void)d;
+    for (int64_t j = 0; j < n->cols; j++) {
+        double dw = 0, db = 0;
+        for (int64_t i = 0; i < n->rows; i++) {
+            dw += norm_dy(n, i, j) * norm_xhat(n, i, j);
+            db += norm_dy(n, i, j);
+        }
+        if (n->dw) store(n->dw, n->dtype, j, dw);
+        if (n->db) store(n->db, n->dtype, j, db);
+    }
+    for (int64_t i = 0; i < n->rows; i++) {
+        double mean_g = 0, mean_gx = 0; /* of g = dy w and of g xhat */
+        for (int64_t j = 0; j < n->cols; j++) {
+            double g = norm_dy(n, i, j) * norm_weight(n, j);
+            if (!n->rms) mean_g += g;
+            mean_gx += g * norm_xhat(n, i, j);
+        }
+        mean_g /= (double)n->cols;
+        mean_gx /= (double)n->cols;
+        for (int64_t j = 0; j < n->cols; j++) {
+            double g = norm_dy(n, i, j) * norm_weight(n, j);
+            double dx = n->rstd[i] * (g - mean_g - norm_xhat(n, i, j) * mean_gx);
+            if (n->add) dx += load(n->add, n->dtype, i * n->cols + j);
+            store(n->dx, n->dtype, i * n->cols + j, dx);
+        }
+    }
+}
+
+/* --- activations ------------------------------------------------------------------------------ */
+
+#define SQRT_2_OVER_PI 0.79788456080286535588
+#define SQRT_HALF 0.70710678118654752440
+#define INV_SQRT_2PI 0.39894228040143267794
+
+/* act(x) and its derivative. GELU (tanh): Hendrycks and Gimpel, arXiv 1606.08415. */
+static double activate(oc_act act, double x, double *slope) {
+    switch (act) {
+    case OC_ACT_SILU: {
+        double s = 1 / (1 + exp(-x));
+        *slope = s * (1 + x * (1 - s));
+        return x * s;
+    }
+    case OC_ACT_GELU_TANH: {
+        double t = tanh(SQRT_2_OVER_PI * (x + 0.044715 * x * x * x));
+        double inner = SQRT_2_OVER_PI * (1 + 3 * 0.044715 * x * x);
+        *slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner;
+        return 0.5 * x * (1 + t);
+    }
+    case OC_ACT_GELU: {
+        double phi = 0.5 * (1 + erf(x * SQRT_HALF));
+        *slope = phi + x * INV_SQRT_2PI * exp(-0.5 * x * x);
+        return x * phi;
+    }
+    default:
+        *slope = x > 0 ? 1 : 0;
+        return x > 0 ? x : 0;
+    }
+}
+
+static void act_forward(oc_device *d, oc_act act, bool gated, oc_dtype t, int64_t rows,
+                        int64_t cols, const void *x, void *y) {
+    (void)d;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < cols; j++) {
+            double slope;
+            double v = activate(act, load(x, t, i * (gated ? 2 * cols : cols) + j), &slope);
+            if (gated) v *= load(x, t, i * 2 * cols + cols + j);
+            store(y, t, i * cols + j, v);
+        }
+    }
+}
+
+static void act_backward(oc_device *d, oc_act act, bool gated, oc_dtype t, int64_t rows,
+                         int64_t cols, const void *x, const void *dy, void *dx) {
+    (void)d;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < cols; j++) {
+            int64_t gate = i * (gated ? 2 * cols : cols) + j, up = gate + cols;
+            double g = load(dy, t, i * cols + j), slope;
+            double v = activate(act, load(x, t, gate), &slope);
+            double u = gated ? load(x, t, up) : 1;
+            store(dx, t, gate, g * u * slope);
+            if (gated) store(dx, t, up, g * v);
+        }
+    }
+}
+
+static void bias_grad(oc_device *d, oc_dtype t, int64_t rows, int64_t cols, const void *dy,
+                      int64_t ld, void *db) {
+    (void)d;
+    for (int64_t j = 0; j < cols; j++) {
+        double sum = 0;
+        for (int64_t i = 0; i < rows; i++)
+            sum += load(dy, t, i * ld + j);
+        store(db, t, j, sum);
+    }
+}
+
+static void scale_add(oc_device *d, oc_dtype t, int64_t n, const void *a, float scale,
+                      const void *b, void *out) {
+    (void)d;
+    for (int64_t i = 0; i < n; i++) {
+        store(out, t, i, (double)scale * load(a, t, i) + (b ? load(b, t, i) : 0));
+    }
+}
+
+/* --- cross-entropy ---------------------------------------------------------------------------- */
+
+enum { IGNORED = -100 };
+
+static void ce_init(oc_device *d, int64_t rows, float *max, float *sum, float *target) {
+    (void)d;
+    for (int64_t i = 0; i < rows; i++) {
+        max[i] = -INFINITY;
+        sum[i] = 0;
+        target[i] = 0;
+    }
+}
+
+static void ce_update(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
+                      const int32_t *labels, float *max, float *sum, float *target) {
+    (void)d;
+    for (int64_t i = 0; i < rows; i++) {
+        const float *x = logits + i * n;
+        float top = max[i];
+        for (int64_t j = 0; j < n; j++)
+            top = x[j] > top ? x[j] : top;
+        double s = max[i] == top ? (double)sum[i] : sum[i] * exp((double)max[i] - (double)top);
+        for (int64_t j = 0; j < n; j++)
+            s += exp((double)x[j] - (double)top);
+        max[i] = top;
+        sum[i] = (float)s;
+        if (labels[i] >= v0 && labels[i] < v0 + n) target[i] = x[labels[i] - v0];
+    }
+}
+
+static void ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
+                    const float *sum, const float *target, float *lse, double *loss_sum) {
+    (void)d;
+    double loss = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        lse[i] = (float)((double)max[i] + log((double)sum[i]));
+        if (labels[i] != IGNORED) loss += (double)lse[i] - (double)target[i];
+    }
+    *loss_sum = loss;
+}
+
+static void ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
+                    const int32_t *labels, const float *lse, float dscale, oc_dtype t,
+                    void *dlogits) {
+    (void)d;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            double p = exp((double)logits[i * n + j] - (double)lse[i]);
+            double g = (p - (labels[i] == v0 + j ? 1 : 0)) * dscale;
+            store(dlogits, t, i * n + j, labels[i] == IGNORED ? 0 : g);
+        }
+    }
+}
+
+/* --- rows of a table -------------------------------------------------------------------------- */
+
+static void rows_gather(oc_device *d, oc_dtype t, int64_t n, int64_t cols, const int32_t *index,
+                        int64_t row0, int64_t table_rows, const void *table, void *out) {
+    (void)d;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = index[i] - row0;
+        if (row < 0 || row >= table_rows) continue;
+        for (int64_t j = 0; j < cols; j++) {
+            store(out, t, i * cols + j, load(table, t, row * cols + j));
+        }
+    }
+}
+
+static void rows_scatter(oc_device *d, oc_dtype t, int64_t n, int64_t cols, const int32_t *index,
+                         const int32_t *order, int64_t row0, int64_t table_rows, const void *src,
+                         float *acc) {
+    (void)d;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t i = order[k], row = index[i] - row0;
+        if (row < 0 || row >= table_rows) continue;
+        for (int64_t j = 0; j < cols; j++)
+            acc[row * cols + j] += (float)load(src, t, i * cols + j);
+    }
+}
+
+/* --- gradients and parameters ----------------------------------------------------------------- */
+
+static void fold(oc_device *d, int64_t n, const void *g, oc_dtype g_dtype, void *acc,
+                 oc_dtype acc_dtype, bool first, double *partials) {
+    (void)d;
+    for (int64_t c = 0; c * OC_NORM_CHUNK < n; c++) {
+        int64_t end = (c + 1) * OC_NORM_CHUNK < n ? (c + 1) * OC_NORM_CHUNK : n;
+        double squares = 0;
+        for (int64_t i = c * OC_NORM_CHUNK; i < end; i++) {
+            float sum = (float)load(g, g_dtype, i);
+            if (!first) sum += (float)load(acc, acc_dtype, i);
+            store(acc, acc_dtype, i, (double)sum);
+            double stored = load(acc, acc_dtype, i);
+            squares += stored * stored;
+        }
+        if (partials) partials[c] = squares;
+    }
+}
+
+static float adam_step(const oc_update *u, int64_t i, float p, float g) {
+    float m = (float)u->beta1 * u->m[i] + (float)(1 - (double)u->beta1) * g;
+    float v = (float)u->beta2 * u->v[i] + (float)(1 - (double)u->beta2) * g * g;
+    float denom = sqrtf(v) / (float)sqrt(u->bias2) + (float)u->eps;
+    u->m[i] = m;
+    u->v[i] = v;
+    return p - (float)((double)u->lr / u->bias1) * (m / denom);
+}
+
+static void update(oc_device *d, const oc_update *u) {
+    (void)d;
+    for (int64_t i = 0; i < u->n; i++) {
+        float p = u->p[i], g = (float)load(u->g, u->g_dtype, i) * u->coef;
+        if (u->kind == OC_ADAMW) {
+            p *= (float)(1 - (double)u->lr * (double)u->weight_decay);
+        } else {
+            g += (float)u->weight_decay * p;
+        }
+        if (u->kind == OC_SGD) {
+            if (u->m) g = u->m[i] = (float)u->momentum * u->m[i] + g;
+            p -= (float)u->lr * g;
+        } else {
+            p = adam_step(u, i, p, g);
+        }
+        u->p[i] = p;
+        if (u->copy) store(u->copy, u->copy_dtype, i, (double)p);
+    }
+}
+
+static void copy(oc_device *d, void *dst, const void *src, uint64_t bytes) {
+    (void)d;
+    memcpy(dst, src, bytes);
+}
+
+static void zero(oc_device *d, void *dst, uint64_t bytes) {
+    (void)d;
+    memset(dst, 0, bytes);
+}
+
+/* --- the table -------------------------------------------------------------------------------- */
+
+static const oc_device_ops reference_ops = {
+    .name = "reference",
+    .scratch_bytes = scratch_bytes,
+    .lend_scratch = lend_scratch,
+    .gemm = gemm,
+    .attention_work_bytes = attention_work_bytes,
+    .attention_forward = attention_forward,
+    .attention_backward = attention_backward,
+    .rope = rope,
+    .norm_forward = norm_forward,
+    .norm_backward = norm_backward,
+    .act_forward = act_forward,
+    .act_backward = act_backward,
+    .bias_grad = bias_grad,
+    .scale_add = scale_add,
+    .ce_init = ce_init,
+    .ce_update = ce_update,
+    .ce_loss = ce_loss,
+    .ce_grad = ce_grad,
+    .rows_gather = rows_gather,
+    .rows_scatter = rows_scatter,
+    .fold = fold,
+    .update = update,
+    .copy = copy,
+    .zero = zero,
+};
+
+typedef struct reference {
+    oc_device_impl impl;
+    oc_device device;
+} reference;
+
+static void reference_close(oc_device *d) { free(d->impl); }
+
+oc_status oc_device_open_reference(oc_device **out, oc_error *err) {
+    *out = NULL;
+    reference *r = calloc(1, sizeof *r);
+    if (!r) return oc_fail(err, OC_E_MEMORY, "no memory for the reference device");
+    r->impl.close = reference_close;
+    r->impl.kernels = "reference";
+    atomic_init(&r->impl.failed, OC_OK);
+    r->device.ops = &reference_ops;
+    r->device.impl = &r->impl;
+    *out = &r->device;
+    return OC_OK;
+}

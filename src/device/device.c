@@ -1,0 +1,25 @@
+#include "device/device.h"
+
+#include "device/impl.h"
+
+void oc_device_set_failed(oc_device *d, oc_status s) {
+    oc_device_impl *impl = d->impl;
+    int none = OC_OK;
+    atomic_compare_exchange_strong(&impl->failed, &none, (int)s);
+}
+
+void oc_device_close(oc_device *d) {
+    if (!d) return;
+    oc_device_impl *impl = d->impl;
+    impl->close(d);
+}
+
+oc_status oc_device_status(const oc_device *d) {
+    oc_device_impl *impl = d->impl;
+    return (oc_status)atomic_load(&impl->failed);
+}
+
+const char *oc_device_kernels(const oc_device *d) {
+    const oc_device_impl *impl = d->impl;
+    return impl->kernels;
+}

@@ -1,0 +1,384 @@
+/* build_buffers.c - the buffers of a training plan set, and the entry points of the builder. */
+#include "base/checked.h"
+#include "plan/build_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t oc_build_piece_bytes(const build *b, uint32_t block, uint32_t k, uint64_t width) {
+    uint64_t piece = b->spec->place.piece_elements;
+    uint64_t elements = b->spec->model->blocks[block].elements;
+    return oc_min_u64(piece, elements - k * piece) * width;
+}
+
+static oc_buffer_id buffer(build *b, const char *name, oc_tier tier, oc_use use,
+                           oc_buffer_life life, uint64_t bytes, uint64_t piece_bytes,
+                           oc_value initial) {
+    return oc_plan_buffer(b->pb, name, tier, use, life, bytes, piece_bytes, 0, initial);
+}
+
+static const oc_value none = {0};
+
+static oc_buffer_id transient(build *b, const char *name, int32_t i, oc_tier tier, oc_use use,
+                              uint64_t bytes, uint64_t piece_bytes) {
+    char text[24];
+    if (i < 0)
+        (void)snprintf(text, sizeof text, "%s", name);
+    else
+        (void)snprintf(text, sizeof text, "%s%d", name, i);
+    return buffer(b, text, tier, use, OC_LIFE_TRANSIENT, bytes, piece_bytes, none);
+}
+
+static const char *block_name(const oc_block *x, char *buf, size_t n) {
+    static const char kinds[] = {'E', 'H', 'P', 'L', 'N'};
+    (void)snprintf(buf, n, "%c%d", kinds[x->kind], x->index);
+    return buf;
+}
+
+static oc_buffer_id home(build *b, const char *state, uint32_t block, oc_use use, oc_what what,
+                         oc_buffer_life life, uint64_t width) {
+    const oc_placement *p = &b->spec->place;
+    const oc_block *x = &b->spec->model->blocks[block];
+    char name[24], of[12];
+    (void)snprintf(name, sizeof name, "%s.%s", state, block_name(x, of, sizeof of));
+    oc_value v = life == OC_LIFE_CARRIED ? oc_build_value(what, block, 0, 0, 0) : none;
+    return buffer(b, name, p->resident ? p->compute : OC_TIER_HOST, use, life, x->elements * width,
+                  p->piece_elements * width, v);
+}
+
+static void homes(build *b) {
+    const oc_build_spec *s = b->spec;
+    for (uint32_t i = 0; i < (uint32_t)s->model->n_blocks; i++) {
+        oc_build_ids *d = b->ids;
+        uint64_t width = oc_dtype_bytes(s->dtype);
+        d->grad[i] = d->master[i] = d->m[i] = d->v[i] = OC_NO_BUFFER;
+        d->weight[i] = home(b, "weight", i, OC_USE_WEIGHTS, OC_V_WEIGHT, OC_LIFE_CARRIED, width);
+        if (!s->train) continue;
+        d->master[i] = s->dtype == OC_F32
+                           ? d->weight[i]
+                           : home(b, "master", i, OC_USE_MASTER, OC_V_MASTER, OC_LIFE_CARRIED, 4);
+        if (s->has_m) d->m[i] = home(b, "m", i, OC_USE_MOMENTS, OC_V_M, OC_LIFE_CARRIED, 4);
+        if (s->has_v) d->v[i] = home(b, "v", i, OC_USE_MOMENTS, OC_V_V, OC_LIFE_CARRIED, 4);
+        width = oc_dtype_bytes(oc_build_grad_dtype(s, (int32_t)i));
+        d->grad[i] = home(b, "grad", i, OC_USE_GRADIENTS, OC_V_GRAD, OC_LIFE_TRANSIENT, width);
+        uint64_t chunks = oc_ceil_div(s->model->blocks[i].elements, OC_NORM_CHUNK);
+        char name[24], of[12];
+        (void)snprintf(name, sizeof name, "norm.%s",
+                       block_name(&s->model->blocks[i], of, sizeof of));
+        b->partials[i] = buffer(b, name, OC_TIER_HOST, OC_USE_STAGING, OC_LIFE_TRANSIENT,
+                                8 * chunks, 8 * (s->place.piece_elements / OC_NORM_CHUNK), none);
+    }
+}
+
+/* Blocks that a compute op reads whole, and so pass through slots. */
+static uint64_t largest_moved(const oc_build_spec *s) {
+    const oc_model *m = s->model;
+    uint64_t most = 0;
+    for (int32_t i = 0; i < m->n_blocks; i++) {
+        bool table = m->blocks[i].kind == OC_BLOCK_TABLE && !m->tied;
+        if (table || m->blocks[i].kind == OC_BLOCK_POSITION) continue;
+        most = oc_max_u64(most, m->blocks[i].elements);
+    }
+    return most;
+}
+
+static void pools(build *b) {
+    const oc_build_spec *s = b->spec;
+    const oc_placement *p = &s->place;
+    uint64_t width = oc_dtype_bytes(s->dtype), most = largest_moved(s) * width;
+    uint64_t piece = p->piece_elements * width;
+    for (int32_t i = 0; !p->resident && i < p->slots; i++)
+        b->weights.slots[i] = transient(b, "W", i, p->compute, OC_USE_WEIGHTS, most, piece);
+    for (int32_t i = 0; s->train && i < p->slabs; i++)
+        b->slabs[i] = transient(b, "G", i, p->compute, OC_USE_GRADIENTS, most, piece);
+    if (!s->train || p->resident) return;
+    uint64_t stage = oc_min_u64(piece, most);
+    for (uint32_t i = 0; i < b->n_stages; i++)
+        b->stages[i] = transient(b, "stage", (int32_t)i, OC_TIER_HOST, OC_USE_STAGING, stage, 0);
+}
+
+static void activations(build *b) {
+    const oc_build_spec *s = b->spec;
+    const oc_placement *p = &s->place;
+    int32_t layers = s->model->n_layers, acts = layers + 1;
+    oc_tier home_tier = p->act_slots ? OC_TIER_HOST : p->compute;
+    const oc_use use = OC_USE_ACTIVATIONS;
+    for (int32_t g = 0; g < p->group; g++) {
+        for (int32_t l = 0; l < acts; l++)
+            b->acts[g * acts + l] =
+                transient(b, "act", g * acts + l, home_tier, use, s->sizes.act_bytes, 0);
+        for (int32_t l = 0; s->train && l < p->kept_layers; l++)
+            b->saves[g * p->kept_layers + l] = transient(b, "save", g * p->kept_layers + l,
+                                                         p->compute, use, s->sizes.save_bytes, 0);
+        if (s->train) b->ds[g] = transient(b, "d", g, p->compute, use, s->sizes.act_bytes, 0);
+    }
+    for (int32_t i = 0; i < p->act_slots; i++)
+        b->act_cache.slots[i] = transient(b, "A", i, p->compute, use, s->sizes.act_bytes, 0);
+    b->rows = transient(b, "rows", -1, p->compute, use, s->sizes.act_bytes, 0);
+    if (s->model->position_block >= 0)
+        b->position_rows = transient(b, "positions", -1, p->compute, use, s->sizes.act_bytes, 0);
+    /* one contiguous matrix of rows, so no padding between micro-batches */
+    uint64_t rows = (uint64_t)(s->batch * s->seq * s->model->hidden) * oc_dtype_bytes(s->dtype);
+    if (s->train)
+        b->drows = transient(b, "drows", -1, p->resident ? p->compute : OC_TIER_HOST,
+                             OC_USE_STAGING, rows * (uint64_t)s->micros, rows);
+}
+
+/* A layer's work and the head's never live at the same time: one group. */
+static void workspace(build *b) {
+    const oc_build_spec *s = b->spec;
+    oc_tier tier = s->place.compute;
+    enum { GROUP = 1 };
+    const oc_use use = OC_USE_WORKSPACE;
+    const oc_buffer_life t = OC_LIFE_TRANSIENT;
+    b->work = oc_plan_buffer(b->pb, "work", tier, use, t, s->sizes.work_bytes, 0, GROUP, none);
+    b->save_scratch =
+        oc_plan_buffer(b->pb, "recompute", tier, use, t, s->sizes.save_bytes, 0, GROUP, none);
+    oc_plan_place_after(b->pb, b->save_scratch, b->work);
+    b->head_work =
+        oc_plan_buffer(b->pb, "head", tier, use, t, s->sizes.head_work_bytes, 0, GROUP, none);
+    oc_buffer_id before = b->head_work;
+    for (int32_t g = 0; g < s->place.group; g++) {
+        char name[24];
+        (void)snprintf(name, sizeof name, "state%d", g);
+        b->states[g] =
+            oc_plan_buffer(b->pb, name, tier, use, t, s->sizes.head_state_bytes, 0, GROUP, none);
+        oc_plan_place_after(b->pb, b->states[g], before);
+        before = b->states[g];
+    }
+    b->ids->scratch = transient(b, "scratch", -1, tier, use, s->sizes.scratch_bytes, 0);
+}
+
+static void cells(build *b) {
+    const oc_build_spec *s = b->spec;
+    uint64_t tokens = (uint64_t)(s->batch * s->seq), micros = (uint64_t)s->micros;
+    uint64_t piece = oc_align_up(OC_BATCH_ARRAYS * 4 * tokens, 64);
+    const oc_use use = OC_USE_STAGING;
+    const oc_buffer_life fresh = OC_LIFE_SUBMISSION;
+    oc_build_ids *d = b->ids;
+    d->batch = buffer(b, "batch", OC_TIER_HOST, use, fresh, piece * micros, piece,
+                      oc_build_value(OC_V_BATCH, 0, OC_EACH_MICRO, 0, 0));
+    d->control = buffer(b, "control", OC_TIER_HOST, use, fresh, sizeof(oc_control_cell), 0,
+                        oc_build_value(OC_V_CELL, 1, 0, 0, 0));
+    d->losses = buffer(b, "losses", OC_TIER_HOST, use, fresh, 8 * micros, 8,
+                       oc_build_value(OC_V_CELL, 3, 0, 0, 0));
+    d->order = d->result = d->carry = OC_NO_BUFFER;
+    if (!s->place.resident)
+        b->batch_copy = transient(b, "batch.dev", -1, s->place.compute, use,
+                                  piece * (uint64_t)s->place.group, piece);
+    if (!s->train) return;
+    d->order = buffer(b, "order", OC_TIER_HOST, use, fresh, 4 * 4 * tokens * micros, 0,
+                      oc_build_value(OC_V_BATCH, 1, 0, 0, 0));
+    d->result = buffer(b, "result", OC_TIER_HOST, use, fresh, sizeof(oc_result_cell), 0,
+                       oc_build_value(OC_V_CELL, 4, 0, 0, 0));
+    d->carry = buffer(b, "carry", OC_TIER_HOST, use, OC_LIFE_CARRIED, sizeof(oc_carry_cell), 0,
+                      oc_build_value(OC_V_CELL, 5, 0, 0, 0));
+}
+
+#define BIT(r) (1u << OC_ROLE_##r)
+
+static void signatures(oc_plan_builder *pb) {
+    static const struct {
+        oc_body_id body;
+        oc_signature sig; /* reads, writes, folds, optional, many */
+    } table[] = {
+        {OC_BODY_COPY, {BIT(SRC), BIT(DST), 0, BIT(CELLS_IN), 0}},
+        {OC_BODY_FETCH_ROWS, {BIT(SRC) | BIT(BATCH), BIT(ROWS), 0, BIT(CELLS_IN), BIT(SRC)}},
+        {OC_BODY_EMBED, {BIT(ROWS), BIT(OUT), 0, BIT(CELLS_IN), 0}},
+        {OC_BODY_EMBED_POSITIONS, {BIT(ROWS) | BIT(POSITION_ROWS), BIT(OUT), 0, BIT(CELLS_IN), 0}},
+        {OC_BODY_LAYER_FORWARD,
+         {BIT(WEIGHT) | BIT(IN) | BIT(BATCH), BIT(OUT) | BIT(SAVE) | BIT(WORK), 0, BIT(CELLS_IN),
+          0}},
+        {OC_BODY_FINAL_FORWARD, {BIT(WEIGHT) | BIT(IN), BIT(STATE), 0, BIT(CELLS_IN), 0}},
+        {OC_BODY_HEAD_FORWARD, {BIT(WEIGHT) | BIT(BATCH), BIT(WORK), BIT(STATE), BIT(CELLS_IN), 0}},
+        {OC_BODY_LOSS, {BIT(BATCH), BIT(CELLS_OUT), BIT(STATE), BIT(CELLS_IN), 0}},
+        {OC_BODY_HEAD_BACKWARD,
+         {BIT(WEIGHT) | BIT(BATCH) | BIT(CARRY), BIT(WORK) | BIT(GRAD_OUT), BIT(STATE),
+          BIT(CELLS_IN), 0}},
+        {OC_BODY_FINAL_BACKWARD,
+         {BIT(WEIGHT) | BIT(IN), BIT(D) | BIT(GRAD_OUT), BIT(STATE), BIT(CELLS_IN), 0}},
+        {OC_BODY_LAYER_BACKWARD,
+         {BIT(WEIGHT) | BIT(IN) | BIT(BATCH), BIT(WORK) | BIT(GRAD_OUT), BIT(D) | BIT(SAVE),
+          BIT(CELLS_IN), 0}},
+        {OC_BODY_LAYER_RECOMPUTE,
+         {BIT(WEIGHT) | BIT(IN) | BIT(BATCH), BIT(WORK) | BIT(GRAD_OUT) | BIT(SAVE), BIT(D),
+          BIT(CELLS_IN), 0}},
+        {OC_BODY_FOLD, {BIT(SRC), 0, BIT(GRAD), BIT(PARTIALS) | BIT(CELLS_IN), 0}},
+        {OC_BODY_FOLD_FIRST, {BIT(SRC), BIT(GRAD), 0, BIT(PARTIALS) | BIT(CELLS_IN), 0}},
+        {OC_BODY_FOLD_IN_PLACE, {0, 0, BIT(GRAD), BIT(PARTIALS) | BIT(CELLS_IN), 0}},
+        {OC_BODY_FOLD_ROWS,
+         {BIT(SRC) | BIT(BATCH) | BIT(CELLS_IN), BIT(PARTIALS), BIT(GRAD), 0, 0}},
+        {OC_BODY_FOLD_ROWS_FIRST,
+         {BIT(SRC) | BIT(BATCH) | BIT(CELLS_IN), BIT(PARTIALS) | BIT(GRAD), 0, 0, 0}},
+        {OC_BODY_NORM,
+         {BIT(PARTIALS) | BIT(CELLS_IN) | BIT(STATE), BIT(CELLS_OUT), BIT(CARRY), 0,
+          BIT(PARTIALS)}},
+        {OC_BODY_UPDATE,
+         {BIT(GRAD) | BIT(CELLS_IN), 0, BIT(MASTER), BIT(M) | BIT(V) | BIT(COPY), 0}},
+        {OC_BODY_POISON, {0, BIT(DST), 0, 0, 0}},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        oc_plan_signature(pb, (uint16_t)table[i].body, table[i].sig);
+}
+
+/* ---- life of a build ---- */
+
+static void release(build *b) {
+    free(b->weights.slots);
+    free(b->weights.content);
+    free(b->weights.trace);
+    free(b->act_cache.slots);
+    free(b->act_cache.content);
+    free(b->act_cache.trace);
+    free(b->slabs);
+    free(b->stages);
+    free(b->partials);
+    free(b->acts);
+    free(b->saves);
+    free(b->states);
+    free(b->ds);
+    oc_plan_builder_free(b->pb);
+}
+
+static void *ids_of(build *b, int64_t n) {
+    void *p = calloc((size_t)n + 1, sizeof(oc_value));
+    if (!p) b->failed = true;
+    return p;
+}
+
+static void allocate(build *b) {
+    const oc_build_spec *s = b->spec;
+    const oc_placement *p = &s->place;
+    int64_t layers = s->model->n_layers, blocks = s->model->n_blocks;
+    b->n_stages = (uint32_t)(2 * p->slabs > 4 ? 2 * p->slabs : 4);
+    b->weights.slots = ids_of(b, p->slots);
+    b->weights.content = ids_of(b, p->slots);
+    b->weights.n = p->resident ? 0 : p->slots;
+    b->act_cache.slots = ids_of(b, p->act_slots);
+    b->act_cache.content = ids_of(b, p->act_slots);
+    b->act_cache.n = p->act_slots;
+    b->slabs = ids_of(b, p->slabs);
+    b->stages = ids_of(b, b->n_stages);
+    b->partials = ids_of(b, blocks);
+    b->acts = ids_of(b, p->group * (layers + 1));
+    b->saves = ids_of(b, (int64_t)p->group * p->kept_layers);
+    b->states = ids_of(b, p->group);
+    b->ds = ids_of(b, p->group);
+    b->ids->weight = ids_of(b, blocks);
+    b->ids->grad = ids_of(b, blocks);
+    b->ids->master = ids_of(b, blocks);
+    b->ids->m = ids_of(b, blocks);
+    b->ids->v = ids_of(b, blocks);
+}
+
+static oc_status check(const oc_build_spec *s, oc_error *err) {
+    const oc_placement *p = &s->place;
+    if (s->micros < 1 || s->micros > OC_MAX_MICROS)
+        return oc_fail(err, OC_E_INVALID, "a step has 1 to %d micro-batches, not %d", OC_MAX_MICROS,
+                       s->micros);
+    if (p->piece_elements == 0 || p->piece_elements % OC_NORM_CHUNK)
+        return oc_fail(err, OC_E_INVALID, "pieces are multiples of %d elements", OC_NORM_CHUNK);
+    if (p->group < 1 || p->group > s->micros)
+        return oc_fail(err, OC_E_INVALID, "a group has 1 to %d micro-batches, not %d", s->micros,
+                       p->group);
+    if (p->kept_layers < 0 || p->kept_layers > s->model->n_layers)
+        return oc_fail(err, OC_E_INVALID, "the model has %d layers, not %d to keep",
+                       s->model->n_layers, p->kept_layers);
+    if ((!p->resident && p->slots < 1) || p->slabs < 1 || p->act_slots < 0 || p->act_slots == 1)
+        return oc_fail(err, OC_E_INVALID,
+                       "at least 1 weight slot, 1 gradient slab, and 0 or 2 and "
+                       "more activation slots are needed");
+    return OC_OK;
+}
+
+static oc_status open_build(build *b, const oc_build_spec *spec, oc_build_ids *ids, oc_error *err) {
+    memset(b, 0, sizeof *b);
+    memset(ids, 0, sizeof *ids);
+    b->spec = spec;
+    b->ids = ids;
+    OC_TRY(check(spec, err));
+    OC_TRY(oc_plan_builder_new(&b->pb, err));
+    allocate(b);
+    if (b->failed) return oc_fail(err, OC_E_MEMORY, "no memory to build the plan");
+    homes(b);
+    pools(b);
+    activations(b);
+    workspace(b);
+    cells(b);
+    signatures(b->pb);
+    return OC_OK;
+}
+
+static void rewind_caches(build *b, bool forget) {
+    cache *caches[2] = {&b->weights, &b->act_cache};
+    for (int i = 0; i < 2; i++) {
+        memset(caches[i]->content, 0, (size_t)caches[i]->n * sizeof(oc_value));
+        caches[i]->cursor = 0;
+        caches[i]->recent = caches[i]->pinned = -1;
+        if (forget) caches[i]->trace_count = 0;
+    }
+    b->next_slab = b->next_stage = 0;
+    memset(b->head_stage, 0, sizeof b->head_stage);
+}
+
+static void plan(build *b, const char *name, bool training) {
+    rewind_caches(b, true);
+    b->dry = true;
+    oc_build_ops(b, training);
+    rewind_caches(b, false);
+    b->dry = false;
+    oc_plan_begin(b->pb, name);
+    oc_build_ops(b, training);
+}
+
+oc_status oc_build(const oc_build_spec *spec, oc_plan_set **out, oc_build_ids *ids, oc_error *err) {
+    build *b = malloc(sizeof *b);
+    if (!b) return oc_fail(err, OC_E_MEMORY, "no memory to build the plan");
+    oc_status st = open_build(b, spec, ids, err);
+    ids->step_plan = ids->eval_plan = -1;
+    if (st == OC_OK) {
+        int32_t n = 0;
+        if (spec->train) {
+            ids->step_plan = n++;
+            plan(b, "step", true);
+        }
+        if (spec->with_eval || !spec->train) {
+            ids->eval_plan = n;
+            plan(b, "eval", false);
+        }
+        if (b->failed) st = oc_fail(err, OC_E_MEMORY, "no memory to build the plan");
+    }
+    if (st == OC_OK) st = oc_plan_finish(b->pb, out, err);
+    release(b);
+    free(b);
+    if (st != OC_OK) oc_build_ids_release(ids);
+    return st;
+}
+
+void oc_build_ids_release(oc_build_ids *ids) {
+    if (!ids) return;
+    free(ids->weight);
+    free(ids->grad);
+    free(ids->master);
+    free(ids->m);
+    free(ids->v);
+    memset(ids, 0, sizeof *ids);
+}
+
+oc_status oc_build_measure(const oc_build_spec *spec, oc_tier tier, uint64_t *bytes,
+                           uint64_t *by_use, oc_error *err) {
+    build *b = malloc(sizeof *b);
+    oc_build_ids ids;
+    if (!b) return oc_fail(err, OC_E_MEMORY, "no memory to build the plan");
+    oc_status st = open_build(b, spec, &ids, err);
+    if (st == OC_OK) {
+        *bytes = oc_plan_arena_bytes(b->pb, tier);
+        for (int u = 0; by_use && u < OC_USE_COUNT; u++)
+            by_use[u] = oc_plan_use_bytes(b->pb, tier, (oc_use)u);
+    }
+    release(b);
+    free(b);
+    oc_build_ids_release(&ids);
+    return st;
+}

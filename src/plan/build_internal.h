@@ -1,0 +1,46 @@
+/* build_internal.h - the state of a build, shared by build.c (ops) and build_buffers.c. */
+#ifndef OC_BUILD_INTERNAL_H
+#define OC_BUILD_INTERNAL_H
+
+#include "plan/build.h"
+#include "plan/cells.h"
+
+/* Slots that hold values. The first, dry run over the ops records the order of uses; the second
+ * replaces by it. */
+typedef struct cache {
+    int n;
+    oc_buffer_id *slots;
+    oc_value *content;
+    int recent, pinned; /* slot numbers; -1: none */
+    oc_value *trace;
+    uint32_t trace_count, trace_capacity, cursor;
+} cache;
+
+typedef struct build {
+    const oc_build_spec *spec;
+    oc_plan_builder *pb;
+    oc_build_ids *ids;
+    bool dry;      /* record uses, emit nothing */
+    bool training; /* of the plan being emitted */
+    bool failed;   /* no memory */
+    oc_op op;      /* being emitted */
+    cache weights, act_cache;
+    oc_buffer_id *slabs, *stages, *partials;
+    oc_buffer_id *acts;   /* [group][n_layers + 1]: at home */
+    oc_buffer_id *saves;  /* [group][kept_layers] */
+    oc_buffer_id *states; /* [group] head state */
+    oc_buffer_id *ds;     /* [group] gradient of an activation */
+    oc_buffer_id rows, position_rows, drows, batch_copy;
+    oc_buffer_id work, save_scratch, head_work;
+    uint32_t n_stages, next_stage, next_slab;
+    uint32_t head_stage[OC_MAX_MICROS]; /* folds so far into the micro-batch's head state */
+} build;
+
+oc_value oc_build_value(oc_what what, uint32_t block, uint32_t micro, uint32_t version,
+                        uint32_t stage);
+/* Bytes of piece k of a block at so many bytes an element. */
+uint64_t oc_build_piece_bytes(const build *b, uint32_t block, uint32_t k, uint64_t width);
+/* Appends the ops of one plan (or only records uses when dry). */
+void oc_build_ops(build *b, bool training);
+
+#endif

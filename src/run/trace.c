@@ -1,0 +1,91 @@
+/* trace.c - what ran when, in the Chrome trace format (chrome://tracing, ui.perfetto.dev). */
+#include "run/inner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Created at open, so that a path that cannot be written is an error before the first step. */
+oc_status oc_trace_open(oc_run *r, oc_error *err) {
+    r->trace_fd = open(r->spec.trace_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (r->trace_fd < 0)
+        return oc_fail_errno(err, OC_E_IO, errno,
+                             "cannot create the trace file %s (choose another --trace path)",
+                             r->spec.trace_path);
+    return OC_OK;
+}
+
+void oc_trace_put(oc_trace_ring *ring, const oc_trace_event *e) {
+    ring->events[ring->n++ % OC_TRACE_EVENTS] = *e;
+}
+
+/* Plan names are the builder's, but JSON must hold whatever they are. */
+static void put_name(FILE *f, const char *name, size_t most) {
+    for (size_t i = 0; i < most && name[i]; i++) {
+        unsigned char c = (unsigned char)name[i];
+        fputc(c < 0x20 || c > 0x7e || c == '"' || c == '\\' ? '_' : c, f);
+    }
+}
+
+static void put_event(FILE *f, const oc_run *r, int lane, const oc_trace_event *e) {
+    const oc_plan *plan = &r->set->plans[e->plan];
+    const oc_op *o = &plan->ops[e->op];
+    uint64_t at = e->start_ns - r->opened_ns, took = e->end_ns - e->start_ns;
+    fprintf(f, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"name\":\"%s b%" PRIu32, lane + 1,
+            oc_op_kind_name((oc_op_kind)o->kind), o->block);
+    if (o->piece != UINT32_MAX) fprintf(f, ".p%" PRIu32, o->piece);
+    fprintf(f, "\",\"ts\":%" PRIu64 ".%03u,\"dur\":%" PRIu64 ".%03u,\"args\":{\"plan\":\"",
+            at / 1000, (unsigned)(at % 1000), took / 1000, (unsigned)(took % 1000));
+    put_name(f, plan->name, sizeof plan->name);
+    fprintf(f,
+            "\",\"op\":%" PRIu32 ",\"step\":%" PRIu64 ",\"micro\":%u,\"bytes\":%" PRIu64
+            ",\"skipped\":%s}}",
+            e->op, e->step, (unsigned)o->micro, o->demand.bytes, e->skipped ? "true" : "false");
+}
+
+static void put_all(FILE *f, const oc_run *r) {
+    uint64_t dropped = 0;
+    fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":1,\"tid\":0,"
+               "\"name\":\"process_name\",\"args\":{\"name\":\"outcore\"}}");
+    for (int lane = 0; lane < OC_LANE_COUNT; lane++) {
+        const oc_trace_ring *ring = &r->lanes[lane].ring;
+        if (!ring->events) continue;
+        fprintf(f,
+                ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\","
+                "\"args\":{\"name\":\"%s\"}}",
+                lane + 1, oc_lane_name((oc_lane)lane));
+        fprintf(f,
+                ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_sort_index\","
+                "\"args\":{\"sort_index\":%d}}",
+                lane + 1, lane);
+        uint64_t kept = ring->n < OC_TRACE_EVENTS ? ring->n : OC_TRACE_EVENTS;
+        dropped += ring->n - kept;
+        for (uint64_t i = ring->n - kept; i < ring->n; i++)
+            put_event(f, r, lane, &ring->events[i % OC_TRACE_EVENTS]);
+    }
+    fprintf(f, "\n],\"otherData\":{\"dropped_events\":%" PRIu64 "}}\n", dropped);
+}
+
+oc_status oc_trace_write(oc_run *r, oc_error *err) {
+    if (r->trace_fd < 0) return OC_OK;
+    int fd = r->trace_fd;
+    r->trace_fd = -1; /* whatever happens: written once */
+    FILE *f = fdopen(fd, "w");
+    if (!f) {
+        int e = errno;
+        close(fd);
+        return oc_fail_errno(err, OC_E_IO, e, "cannot write the trace file %s", r->spec.trace_path);
+    }
+    put_all(f, r);
+    int bad = ferror(f), e = errno;
+    if (fclose(f) != 0) {
+        if (!bad) e = errno;
+        bad = 1;
+    }
+    if (bad)
+        return oc_fail_errno(err, OC_E_IO, e, "cannot write the trace file %s (is the disk full?)",
+                             r->spec.trace_path);
+    return OC_OK;
+}

@@ -1,0 +1,141 @@
+/* The byte tokenizer in the words of the Hugging Face tokenizers library: a BPE without merges over
+ * the 256 symbols that its ByteLevel pre-tokenizer makes of bytes. */
+#include "base/fs.h"
+#include "base/json.h"
+#include "text/tokenizer_internal.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const specials[] = {"<|pad|>", "<|bos|>", "<|eos|>"};
+
+/* GPT-2's byte-to-unicode table: printable Latin-1 stands for itself, the others for U+0100 on. */
+static unsigned code_point_of_byte(unsigned byte) {
+    unsigned moved = 0;
+    for (unsigned b = 0; b < 256; b++) {
+        bool printable =
+            (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff);
+        if (b == byte) return printable ? b : 0x100 + moved;
+        moved += !printable;
+    }
+    return 0;
+}
+
+/* Every code point here is below U+0800. */
+static void symbol_of_byte(unsigned byte, char out[3]) {
+    unsigned c = code_point_of_byte(byte);
+    if (c < 0x80) {
+        out[0] = (char)c;
+        out[1] = 0;
+    } else {
+        out[0] = (char)(0xc0 | c >> 6);
+        out[1] = (char)(0x80 | (c & 0x3f));
+        out[2] = 0;
+    }
+}
+
+static json_t *vocab_json(void) {
+    json_t *vocab = json_object();
+    int bad = 0;
+    for (int i = 0; i < OC_BYTES_FIRST; i++)
+        bad |= json_object_set_new(vocab, specials[i], json_integer(i));
+    for (unsigned b = 0; b < 256; b++) {
+        char symbol[3];
+        symbol_of_byte(b, symbol);
+        bad |= json_object_set_new(vocab, symbol, json_integer(OC_BYTES_FIRST + (json_int_t)b));
+    }
+    if (bad == 0) return vocab;
+    json_decref(vocab);
+    return NULL;
+}
+
+static json_t *added_json(void) {
+    json_t *added = json_array();
+    int bad = 0;
+    for (int i = 0; i < OC_BYTES_FIRST; i++)
+        bad |= json_array_append_new(added,
+                                     json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", i,
+                                               "content", specials[i], "single_word", 0, "lstrip",
+                                               0, "rstrip", 0, "normalized", 0, "special", 1));
+    if (bad == 0) return added;
+    json_decref(added);
+    return NULL;
+}
+
+static json_t *byte_level_json(void) {
+    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
+                     "trim_offsets", 1, "use_regex", 0);
+}
+
+static json_t *token_json(const char *id, int type_id) {
+    return json_pack("{s:{s:s, s:i}}", "SpecialToken", "id", id, "type_id", type_id);
+}
+
+static json_t *sequence_json(const char *id, int type_id) {
+    return json_pack("{s:{s:s, s:i}}", "Sequence", "id", id, "type_id", type_id);
+}
+
+static json_t *special_json(int id) {
+    return json_pack("{s:s, s:[i], s:[s]}", "id", specials[id], "ids", id, "tokens", specials[id]);
+}
+
+static json_t *template_json(void) {
+    const char *bos = specials[OC_BYTES_BOS], *eos = specials[OC_BYTES_EOS];
+    return json_pack("{s:s, s:[o,o,o], s:[o,o,o,o,o,o], s:{s:o, s:o}}", "type",
+                     "TemplateProcessing", "single", token_json(bos, 0), sequence_json("A", 0),
+                     token_json(eos, 0), "pair", token_json(bos, 0), sequence_json("A", 0),
+                     token_json(eos, 0), token_json(bos, 1), sequence_json("B", 1),
+                     token_json(eos, 1), "special_tokens", bos, special_json(OC_BYTES_BOS), eos,
+                     special_json(OC_BYTES_EOS));
+}
+
+static json_t *tokenizer_json(void) {
+    json_t *model =
+        json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:[]}", "type", "BPE", "dropout",
+                  "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
+                  "byte_fallback", 0, "ignore_merges", 0, "vocab", vocab_json(), "merges");
+    return json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:o, s:o}", "version", "1.0",
+                     "truncation", "padding", "added_tokens", added_json(), "normalizer",
+                     "pre_tokenizer", byte_level_json(), "post_processor", template_json(),
+                     "decoder", byte_level_json(), "model", model);
+}
+
+static json_t *config_json(void) {
+    return json_pack("{s:s, s:s, s:s, s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
+                     "bos_token", specials[OC_BYTES_BOS], "eos_token", specials[OC_BYTES_EOS],
+                     "pad_token", specials[OC_BYTES_PAD], "clean_up_tokenization_spaces", 0);
+}
+
+/* Takes root. */
+static oc_status save(json_t *root, const char *dir, const char *name, oc_error *err) {
+    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2)), *path = NULL;
+    json_decref(root);
+    if (asprintf(&path, "%s/%s", dir, name) < 0) path = NULL;
+    oc_status s;
+    if (text == NULL || path == NULL) {
+        s = oc_fail(err, OC_E_MEMORY, "%s/%s: no memory to write it", dir, name);
+    } else {
+        s = oc_fs_write_atomic(path, text, strlen(text), err);
+    }
+    free(text);
+    free(path);
+    return s;
+}
+
+oc_status oc_tokenizer_save(const oc_tokenizer *t, const char *dir, oc_error *err) {
+    (void)t;
+    OC_TRY(save(tokenizer_json(), dir, "tokenizer.json", err));
+    return save(config_json(), dir, "tokenizer_config.json", err);
+}
+
+bool oc_tokenizer_is_bytes(const char *path) {
+    json_t *root = NULL, *ours = tokenizer_json();
+    bool same = false;
+    if (ours != NULL && oc_json_load(&root, path, OC_JSON_NO_NUL, NULL) == OC_OK)
+        same = json_equal(root, ours) == 1;
+    json_decref(root);
+    json_decref(ours);
+    return same;
+}

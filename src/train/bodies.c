@@ -1,0 +1,320 @@
+/* bodies.c - the ops of a training plan, each a few lines over the device table and block programs.
+ */
+#include "train/bodies.h"
+
+#include "base/checked.h"
+#include "plan/cells.h"
+
+#include <math.h>
+#include <string.h>
+
+static const oc_step_context *context(const oc_task *t) { return t->user; }
+
+static const oc_block *block_of(const oc_task *t) {
+    return &context(t)->shape.model->blocks[t->op->block];
+}
+
+static oc_program_batch batch_of(const oc_task *t) {
+    const oc_step_context *c = context(t);
+    const int32_t *p = oc_task_role(t, OC_ROLE_BATCH);
+    int64_t n = c->shape.batch * c->shape.seq;
+    oc_program_batch b = {p + OC_BATCH_TOKENS * n, p + OC_BATCH_LABELS * n,
+                          p + OC_BATCH_POSITIONS * n, p + OC_BATCH_DOC_START * n};
+    return b;
+}
+
+/* After device work: its first failure, if any. */
+static oc_status device_done(const oc_task *t, oc_error *err) {
+    oc_status st = oc_device_status(context(t)->shape.device);
+    if (st == OC_OK) return OC_OK;
+    return oc_fail(err, st, "the device failed in %s of block %u",
+                   oc_op_kind_name((oc_op_kind)t->op->kind), t->op->block);
+}
+
+/* ---- movement ---- */
+
+static oc_status copy(const oc_task *t, oc_error *err) {
+    const oc_access *src = oc_task_access(t, OC_ROLE_SRC), *dst = oc_task_access(t, OC_ROLE_DST);
+    uint64_t n = oc_min_u64(oc_task_bytes(t, src), oc_task_bytes(t, dst));
+    (void)err;
+    memcpy(oc_task_address(t, dst), oc_task_address(t, src), n);
+    return OC_OK;
+}
+
+static oc_status fetch_rows(const oc_task *t, oc_error *err) {
+    const oc_step_context *c = context(t);
+    oc_program_batch b = batch_of(t);
+    const oc_model *m = c->shape.model;
+    bool positions = block_of(t)->kind == OC_BLOCK_POSITION;
+    const int32_t *index = positions ? b.positions : b.tokens;
+    int64_t n = c->shape.batch * c->shape.seq, shift = positions ? m->position_offset : 0;
+    void *out = oc_task_role(t, OC_ROLE_ROWS);
+    for (uint32_t k = 0; k < t->op->n_accesses; k++) {
+        const oc_access *a = &t->accesses[k];
+        if (a->role != OC_ROLE_SRC) continue;
+        const oc_block *x = &m->blocks[a->value.block];
+        c->shape.device->ops->rows_gather(c->shape.device, c->shape.dtype, n, m->hidden, index,
+                                          x->row0 - shift, x->rows, oc_task_address(t, a), out);
+    }
+    return device_done(t, err);
+}
+
+/* ---- forward ---- */
+
+static oc_status embed(const oc_task *t, oc_error *err) {
+    oc_program_embed(&context(t)->shape, oc_task_role(t, OC_ROLE_ROWS),
+                     oc_task_role(t, OC_ROLE_POSITION_ROWS), oc_task_role(t, OC_ROLE_OUT));
+    return device_done(t, err);
+}
+
+static oc_status layer_forward(const oc_task *t, oc_error *err) {
+    oc_program_batch b = batch_of(t);
+    oc_program_layer_forward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
+                             context(t)->inv_freq, &b, oc_task_role(t, OC_ROLE_IN),
+                             oc_task_role(t, OC_ROLE_OUT), oc_task_role(t, OC_ROLE_SAVE),
+                             oc_task_role(t, OC_ROLE_WORK));
+    return device_done(t, err);
+}
+
+static oc_status final_forward(const oc_task *t, oc_error *err) {
+    oc_program_final_forward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
+                             oc_task_role(t, OC_ROLE_IN), oc_task_role(t, OC_ROLE_STATE));
+    return device_done(t, err);
+}
+
+static oc_status head_forward(const oc_task *t, oc_error *err) {
+    oc_program_batch b = batch_of(t);
+    oc_program_head_forward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT), &b,
+                            oc_task_role(t, OC_ROLE_STATE), oc_task_role(t, OC_ROLE_WORK));
+    return device_done(t, err);
+}
+
+static oc_status loss(const oc_task *t, oc_error *err) {
+    oc_program_batch b = batch_of(t);
+    oc_program_loss(&context(t)->shape, &b, oc_task_role(t, OC_ROLE_STATE),
+                    oc_task_role(t, OC_ROLE_CELLS_OUT));
+    return device_done(t, err);
+}
+
+/* ---- backward ---- */
+
+static double loss_scale(const oc_step_context *c, const oc_carry_cell *carry) {
+    return c->scaling ? carry->loss_scale / c->nominal : 1.0;
+}
+
+static oc_status head_backward(const oc_task *t, oc_error *err) {
+    const oc_step_context *c = context(t);
+    oc_program_batch b = batch_of(t);
+    double scale = loss_scale(c, oc_task_role(t, OC_ROLE_CARRY));
+    oc_program_head_backward(&c->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT), &b,
+                             (float)scale, oc_task_role(t, OC_ROLE_GRAD_OUT),
+                             oc_task_role(t, OC_ROLE_STATE), oc_task_role(t, OC_ROLE_WORK));
+    return device_done(t, err);
+}
+
+static oc_status final_backward(const oc_task *t, oc_error *err) {
+    oc_program_final_backward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
+                              oc_task_role(t, OC_ROLE_IN), oc_task_role(t, OC_ROLE_D),
+                              oc_task_role(t, OC_ROLE_GRAD_OUT), oc_task_role(t, OC_ROLE_STATE));
+    return device_done(t, err);
+}
+
+static oc_status layer_backward(const oc_task *t, oc_error *err) {
+    oc_program_batch b = batch_of(t);
+    bool recompute = t->op->body == OC_BODY_LAYER_RECOMPUTE;
+    oc_program_layer_backward(
+        &context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT), context(t)->inv_freq, &b,
+        oc_task_role(t, OC_ROLE_IN), oc_task_role(t, OC_ROLE_D), oc_task_role(t, OC_ROLE_GRAD_OUT),
+        oc_task_role(t, OC_ROLE_SAVE), recompute, oc_task_role(t, OC_ROLE_WORK));
+    return device_done(t, err);
+}
+
+/* ---- the end of a step ---- */
+
+/* Elements of piece k of the op's block. */
+static int64_t piece_elements(const oc_task *t) {
+    uint64_t piece = context(t)->build->place.piece_elements;
+    return (int64_t)oc_min_u64(piece, block_of(t)->elements - t->op->piece * piece);
+}
+
+static oc_status fold(const oc_task *t, oc_error *err) {
+    const oc_step_context *c = context(t);
+    void *acc = oc_task_role(t, OC_ROLE_GRAD);
+    bool in_place = t->op->body == OC_BODY_FOLD_IN_PLACE;
+    bool first = t->op->body != OC_BODY_FOLD;
+    oc_dtype home = oc_build_grad_dtype(c->build, (int32_t)t->op->block);
+    c->shape.device->ops->fold(c->shape.device, piece_elements(t),
+                               in_place ? acc : oc_task_role(t, OC_ROLE_SRC), c->shape.dtype, acc,
+                               home, first, oc_task_role(t, OC_ROLE_PARTIALS));
+    return device_done(t, err);
+}
+
+/* The arrays of the order cell, each of micros x T entries: tokens, their order, positions, theirs.
+ */
+static oc_status fold_rows(const oc_task *t, oc_error *err) {
+    const oc_step_context *c = context(t);
+    const oc_model *m = c->shape.model;
+    const oc_device_ops *ops = c->shape.device->ops;
+    const oc_block *x = block_of(t);
+    const oc_control_cell *control = oc_task_role(t, OC_ROLE_CELLS_IN);
+    bool positions = x->kind == OC_BLOCK_POSITION;
+    int64_t n = c->shape.batch * c->shape.seq * c->micros;
+    const int32_t *arrays = oc_task_role(t, OC_ROLE_BATCH);
+    const int32_t *index = arrays + (positions ? 2 * n : 0);
+    int64_t row0 = x->row0 - (positions ? m->position_offset : 0);
+    float *acc = oc_task_role(t, OC_ROLE_GRAD);
+    if (t->op->body == OC_BODY_FOLD_ROWS_FIRST) ops->zero(c->shape.device, acc, x->elements * 4);
+    ops->rows_scatter(c->shape.device, c->shape.dtype, (int64_t)control->n_tokens, m->hidden, index,
+                      index + n, row0, x->rows, oc_task_role(t, OC_ROLE_SRC), acc);
+    ops->fold(c->shape.device, (int64_t)x->elements, acc, OC_F32, acc, OC_F32, true,
+              oc_task_role(t, OC_ROLE_PARTIALS));
+    return device_done(t, err);
+}
+
+/* Partials in block order, chunk order: the grid is fixed, so the norm is. */
+static double squared_norm(const oc_task *t) {
+    double sum = 0;
+    for (uint32_t k = 0; k < t->op->n_accesses; k++) {
+        const oc_access *a = &t->accesses[k];
+        if (a->role != OC_ROLE_PARTIALS) continue;
+        const double *p = oc_task_address(t, a);
+        uint64_t n = t->set->buffers[a->buffer].bytes / sizeof *p;
+        for (uint64_t i = 0; i < n; i++)
+            sum += p[i];
+    }
+    return sum;
+}
+
+static double loss_sum(const oc_task *t) {
+    const double *losses = oc_task_role(t, OC_ROLE_STATE);
+    double sum = 0;
+    for (int32_t i = 0; i < context(t)->micros; i++)
+        sum += losses[i];
+    return sum;
+}
+
+static void scale_after(const oc_step_context *c, oc_carry_cell *carry, bool overflow) {
+    oc_scaler s = {carry->loss_scale, carry->scale_since_overflow, carry->scale_hysteresis};
+    if (!oc_scaler_update(&s, &c->scaler, overflow)) carry->scale_exhausted = 1;
+    carry->loss_scale = s.scale;
+    carry->scale_since_overflow = s.since_overflow;
+    carry->scale_hysteresis = s.hysteresis_left;
+}
+
+static oc_status norm(const oc_task *t, oc_error *err) {
+    const oc_step_context *c = context(t);
+    const oc_control_cell *control = oc_task_role(t, OC_ROLE_CELLS_IN);
+    oc_carry_cell *carry = oc_task_role(t, OC_ROLE_CARRY);
+    oc_result_cell *r = oc_task_role(t, OC_ROLE_CELLS_OUT);
+    double scale = loss_scale(c, carry), targets = (double)control->targets;
+    double unit = 1.0 / (scale * targets);
+    double sum = squared_norm(t);
+    (void)err;
+    memset(r, 0, sizeof *r);
+    bool some = control->targets > 0, finite = isfinite(sum) != 0;
+    r->overflow = some && !finite;
+    r->finite = some && finite;
+    r->loss_scale = carry->loss_scale;
+    r->loss = some ? loss_sum(t) / targets : 0;
+    r->grad_norm = some ? sqrt(sum) * unit : 0;
+    double clip = 1.0;
+    if (c->clip > 0) {
+        clip = c->clip / (r->grad_norm + 1e-6); /* as torch.nn.utils.clip_grad_norm_ */
+        if (clip > 1) clip = 1;
+    }
+    r->coef = (float)(unit * clip);
+    r->lr_used = oc_schedule_lr(&c->schedule, c->lr, (int64_t)carry->updates);
+    r->lr = (float)r->lr_used;
+    if (c->scaling && some) scale_after(c, carry, !finite);
+    if (!r->finite) return OC_OK;
+    double step = (double)++carry->updates;
+    r->bias1 = 1 - pow(c->beta1, step);
+    r->bias2 = 1 - pow(c->beta2, step);
+    return OC_OK;
+}
+
+static const oc_result_cell *result_of(const oc_task *t) {
+    return oc_task_role(t, OC_ROLE_CELLS_IN);
+}
+
+/* Elements [lo, hi) of the piece, with one weight decay. */
+static void update_range(const oc_task *t, int64_t lo, int64_t hi, bool decay) {
+    const oc_step_context *c = context(t);
+    const oc_result_cell *r = result_of(t);
+    oc_dtype g = oc_build_grad_dtype(c->build, (int32_t)t->op->block);
+    float *p = oc_task_role(t, OC_ROLE_MASTER), *m = oc_task_role(t, OC_ROLE_M);
+    float *v = oc_task_role(t, OC_ROLE_V);
+    char *copy_to = oc_task_role(t, OC_ROLE_COPY);
+    const char *grad = oc_task_role(t, OC_ROLE_GRAD);
+    oc_update u = {.kind = c->optimizer,
+                   .n = hi - lo,
+                   .p = p + lo,
+                   .m = m ? m + lo : NULL,
+                   .v = v ? v + lo : NULL,
+                   .g = grad + (uint64_t)lo * oc_dtype_bytes(g),
+                   .g_dtype = g,
+                   .copy = copy_to ? copy_to + (uint64_t)lo * oc_dtype_bytes(c->shape.dtype) : NULL,
+                   .copy_dtype = c->shape.dtype,
+                   .coef = r->coef,
+                   .lr = r->lr,
+                   .beta1 = (float)c->beta1,
+                   .beta2 = (float)c->beta2,
+                   .eps = (float)c->eps,
+                   .weight_decay = decay ? (float)c->weight_decay : 0,
+                   .momentum = (float)c->momentum,
+                   .bias1 = r->bias1,
+                   .bias2 = r->bias2};
+    c->shape.device->ops->update(c->shape.device, &u);
+}
+
+/* Ranges of equal decay within the piece; alignment gaps go with the tensor before them. */
+static oc_status update(const oc_task *t, oc_error *err) {
+    const oc_step_context *c = context(t);
+    const oc_block *x = block_of(t);
+    const oc_tensor_spec *tensors = &c->shape.model->tensors[x->first_tensor];
+    int64_t n = piece_elements(t);
+    int64_t base = (int64_t)(t->op->piece * c->build->place.piece_elements), lo = 0;
+    bool decay = false;
+    for (int32_t i = 0; i < x->n_tensors; i++) {
+        int64_t at = (int64_t)tensors[i].offset - base;
+        if (at >= n) break;
+        if (at > lo && tensors[i].decay != decay) {
+            update_range(t, lo, at, decay);
+            lo = at;
+        }
+        if (at <= lo || tensors[i].decay != decay) decay = tensors[i].decay;
+    }
+    update_range(t, lo, n, decay);
+    return device_done(t, err);
+}
+
+/* NaN in every dtype. */
+static oc_status poison(const oc_task *t, oc_error *err) {
+    (void)err;
+    for (uint32_t k = 0; k < t->op->n_accesses; k++)
+        memset(oc_task_address(t, &t->accesses[k]), 0xff, oc_task_bytes(t, &t->accesses[k]));
+    return OC_OK;
+}
+
+oc_body *const oc_step_bodies[OC_BODY_COUNT] = {
+    [OC_BODY_COPY] = copy,
+    [OC_BODY_FETCH_ROWS] = fetch_rows,
+    [OC_BODY_EMBED] = embed,
+    [OC_BODY_EMBED_POSITIONS] = embed,
+    [OC_BODY_LAYER_FORWARD] = layer_forward,
+    [OC_BODY_FINAL_FORWARD] = final_forward,
+    [OC_BODY_HEAD_FORWARD] = head_forward,
+    [OC_BODY_LOSS] = loss,
+    [OC_BODY_HEAD_BACKWARD] = head_backward,
+    [OC_BODY_FINAL_BACKWARD] = final_backward,
+    [OC_BODY_LAYER_BACKWARD] = layer_backward,
+    [OC_BODY_LAYER_RECOMPUTE] = layer_backward,
+    [OC_BODY_FOLD] = fold,
+    [OC_BODY_FOLD_FIRST] = fold,
+    [OC_BODY_FOLD_IN_PLACE] = fold,
+    [OC_BODY_FOLD_ROWS] = fold_rows,
+    [OC_BODY_FOLD_ROWS_FIRST] = fold_rows,
+    [OC_BODY_NORM] = norm,
+    [OC_BODY_UPDATE] = update,
+    [OC_BODY_POISON] = poison,
+};

@@ -1,0 +1,32 @@
+/* bodies.h - what the ops of a training plan do: the table that the executor runs.
+ *
+ * A body reads its memory through its accesses, and what is constant for a run from
+ * oc_step_context. */
+#ifndef OC_BODIES_H
+#define OC_BODIES_H
+
+#include "model/program.h"
+#include "optim/schedule.h"
+#include "plan/build.h"
+#include "run/run.h"
+
+typedef struct oc_step_context {
+    oc_program_shape shape;
+    int32_t micros;
+    const oc_build_spec *build;
+    const float *inv_freq;
+
+    oc_optimizer_kind optimizer;
+    double lr, beta1, beta2, eps, weight_decay, momentum, clip;
+    oc_schedule_spec schedule;
+    bool scaling; /* fp16: dynamic or static loss scale */
+    oc_scaler_spec scaler;
+    /* The loss is summed, not averaged: fp16 gradients are scaled by loss_scale / nominal, a power
+     * of two that depends on the capacity of a whole batch only, so that their range is that of a
+     * mean. */
+    double nominal;
+} oc_step_context;
+
+extern oc_body *const oc_step_bodies[OC_BODY_COUNT];
+
+#endif

@@ -1,0 +1,21 @@
+/* corpus.h - a run's data: the tokenizer, the data set and the feed over it. */
+#ifndef OC_CORPUS_H
+#define OC_CORPUS_H
+
+#include "text/dataset.h"
+#include "text/tokenizer.h"
+#include "train/feed.h"
+#include "train/setup.h"
+
+typedef struct oc_corpus {
+    oc_tokenizer *tokenizer; /* NULL: only rows of input_ids can be read */
+    oc_dataset *data;
+    oc_feed *feed;
+} oc_corpus;
+
+OC_NODISCARD oc_status oc_corpus_open(oc_corpus *out, const oc_setup *setup, char *const *paths,
+                                      int32_t n_paths, bool shuffle, oc_error *err);
+void oc_corpus_release(oc_corpus *c);
+uint64_t oc_corpus_host_bytes(const oc_corpus *c);
+
+#endif

@@ -1,0 +1,267 @@
+/* train.c - the run: set up, steps two deep, evaluation, checkpoints, the final model. */
+#include "train/train.h"
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "mem/mem.h"
+#include "train/corpus.h"
+#include "train/progress.h"
+#include "train/save.h"
+#include "train/session.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- stop requests ---- */
+
+static volatile sig_atomic_t stop_signal;
+
+/* The first asks for a stop after the current step; the second gets the default action. */
+static void on_signal(int number) {
+    stop_signal = number;
+    (void)signal(number, SIG_DFL);
+}
+
+static void catch_signals(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file size limit becomes an error of write() */
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+/* ---- the trainer ---- */
+
+typedef struct in_flight {
+    bool live;
+    uint64_t step, ticket;
+    uint32_t copy;
+} in_flight;
+
+typedef struct trainer {
+    const oc_config *config;
+    oc_setup *setup;
+    oc_session *session;
+    oc_corpus corpus, eval_corpus;
+    oc_progress *progress;
+    oc_save_source source;
+    uint64_t total_steps, done_steps, saved_step;
+    in_flight last;
+    bool started;
+} trainer;
+
+static uint64_t count_steps(const trainer *t) {
+    if (t->config->max_steps > 0) return (uint64_t)t->config->max_steps;
+    double steps = t->config->epochs * (double)oc_feed_steps_per_epoch(t->corpus.feed);
+    return (uint64_t)ceil(steps);
+}
+
+static oc_status check_disk(const trainer *t, oc_error *err) {
+    const oc_config *c = t->config;
+    uint64_t room = 0, copies = 1;
+    if (c->save_every > 0) copies += (uint64_t)c->keep + 1;
+    uint64_t need = copies * oc_save_bytes(t->setup);
+    OC_TRY(oc_fs_free_bytes(c->output, &room, err));
+    if (room >= need) return OC_OK;
+    return oc_fail(
+        err, OC_E_IO,
+        "--output %s has %llu bytes free, but this run will keep %llu copies of the model: "
+        "%llu bytes; free some space, choose another directory, or lower --keep",
+        c->output, (unsigned long long)room, (unsigned long long)copies, (unsigned long long)need);
+}
+
+static oc_status open_output(trainer *t, oc_error *err) {
+    const oc_config *c = t->config;
+    char path[4096];
+    OC_TRY(oc_fs_make_directories(c->output, err));
+    OC_TRY(oc_save_clean(c->output, err));
+    OC_TRY(check_disk(t, err));
+    if (snprintf(path, sizeof path, "%s/run.json", c->output) >= (int)sizeof path)
+        return oc_fail(err, OC_E_INVALID, "--output %s is too long", c->output);
+    return oc_config_write(c, path, err);
+}
+
+static oc_status open_data(trainer *t, oc_error *err) {
+    const oc_config *c = t->config;
+    OC_TRY(oc_corpus_open(&t->corpus, t->setup, c->data, c->n_data, c->shuffle, err));
+    t->setup->text_bytes = oc_corpus_host_bytes(&t->corpus);
+    if (c->n_eval_data == 0) return OC_OK;
+    OC_TRY(oc_corpus_open(&t->eval_corpus, t->setup, c->eval_data, c->n_eval_data, false, err));
+    t->setup->text_bytes += oc_corpus_host_bytes(&t->eval_corpus);
+    return OC_OK;
+}
+
+static oc_status open_progress(trainer *t, oc_error *err) {
+    oc_progress_spec spec = {
+        .log_path = t->config->log_path, .quiet = t->config->quiet, .total_steps = t->total_steps};
+    for (int i = 0; i < OC_TIER_COUNT; i++)
+        spec.peak_bytes[i] = oc_setup_tier_bytes(t->setup, (oc_tier)i);
+    return oc_progress_open(&t->progress, &spec, err);
+}
+
+static oc_status open_trainer(trainer *t, oc_error *err) {
+    const oc_config *c = t->config;
+    OC_TRY(oc_config_check_output(c, stderr, err));
+    OC_TRY(oc_setup_open(&t->setup, c, stderr, err));
+    OC_TRY(open_data(t, err));
+    t->total_steps = count_steps(t);
+    if (!c->quiet) oc_setup_print(t->setup, stderr);
+    OC_TRY(open_output(t, err));
+    t->source = (oc_save_source){c->model_dir ? c->model_dir : c->init_dir, NULL};
+    if (t->corpus.tokenizer) t->source.tokenizer = t->corpus.tokenizer;
+    OC_TRY(oc_session_open(&t->session, t->setup, (int64_t)t->total_steps, err));
+    return open_progress(t, err);
+}
+
+static void close_trainer(trainer *t) {
+    oc_progress_close(t->progress);
+    oc_session_close(t->session);
+    oc_corpus_release(&t->eval_corpus);
+    oc_corpus_release(&t->corpus);
+    oc_setup_close(t->setup);
+}
+
+/* ---- steps ---- */
+
+static oc_status finish_last(trainer *t, oc_error *err) {
+    if (!t->last.live) return OC_OK;
+    oc_result_cell r;
+    uint64_t targets = 0;
+    oc_lane_stats stats[OC_LANE_COUNT];
+    t->last.live = false;
+    OC_TRY(oc_session_finish(t->session, t->last.ticket, t->last.copy, &r, &targets, err));
+    oc_session_stats(t->session, stats);
+    t->done_steps = t->last.step + 1;
+    OC_TRY(oc_progress_step(t->progress, t->done_steps, &r, targets, stats, err));
+    if (r.overflow && t->setup->dtype == OC_F16 && oc_session_carry(t->session)->scale_exhausted)
+        return oc_fail(err, OC_E_INVALID,
+                       "step %llu: gradients overflow at the least loss scale (%g); lower the "
+                       "learning rate, or train in bf16 or fp32",
+                       (unsigned long long)t->done_steps, r.loss_scale);
+    return OC_OK;
+}
+
+static oc_status evaluate(trainer *t, oc_error *err) {
+    double nll = 0;
+    uint64_t targets = 0;
+    OC_TRY(oc_session_evaluate(t->session, t->eval_corpus.feed, &nll, &targets, err));
+    double loss = targets ? nll / (double)targets : 0;
+    oc_progress_note(t->progress, "step %llu: eval loss %.6f, perplexity %.4f over %llu tokens",
+                     (unsigned long long)t->done_steps, loss, exp(loss),
+                     (unsigned long long)targets);
+    return OC_OK;
+}
+
+static oc_status save(trainer *t, oc_error *err) {
+    if (t->saved_step == t->done_steps) return OC_OK;
+    OC_TRY(oc_save_checkpoint(t->session, t->setup, &t->source, t->config->output, t->done_steps,
+                              t->config->keep, err));
+    t->saved_step = t->done_steps;
+    oc_progress_note(t->progress, "saved %s/checkpoint-%llu", t->config->output,
+                     (unsigned long long)t->done_steps);
+    return OC_OK;
+}
+
+static bool due(int64_t every, uint64_t step) { return every > 0 && step % (uint64_t)every == 0; }
+
+/* What happens between steps; needs the last step to be done. */
+static oc_status between(trainer *t, uint64_t step, oc_error *err) {
+    const oc_config *c = t->config;
+    bool eval = c->n_eval_data > 0 && (due(c->eval_every, step) || step == t->total_steps);
+    bool keep = due(c->save_every, step);
+    if (!eval && !keep) return OC_OK;
+    OC_TRY(finish_last(t, err));
+    if (eval) OC_TRY(evaluate(t, err));
+    if (keep) OC_TRY(save(t, err));
+    oc_progress_skip_time(t->progress);
+    return OC_OK;
+}
+
+/* One step is submitted while the one before it runs. */
+static oc_status run_steps(trainer *t, oc_error *err) {
+    for (uint64_t step = 0; step < t->total_steps && !stop_signal; step++) {
+        in_flight next = {.live = true, .step = step};
+        t->started = true;
+        OC_TRY(oc_session_submit(t->session, t->corpus.feed, step, &next.ticket, &next.copy, err));
+        OC_TRY(finish_last(t, err));
+        t->last = next;
+        OC_TRY(between(t, step + 1, err));
+    }
+    return finish_last(t, err);
+}
+
+static void print_end(const trainer *t) {
+    char planned[32], measured[32];
+    if (t->config->quiet) return;
+    for (int i = 0; i < OC_TIER_COUNT; i++) {
+        uint64_t p = t->setup->set->arena_bytes[i];
+        if (p == 0) continue;
+        uint64_t m = oc_session_measured(t->session, (oc_tier)i);
+        (void)fprintf(stderr, "%s: %llu bytes planned (%s), %llu measured (%s)\n",
+                      oc_tier_name((oc_tier)i), (unsigned long long)p,
+                      oc_size_format(p, planned, sizeof planned), (unsigned long long)m,
+                      oc_size_format(m, measured, sizeof measured));
+    }
+    (void)fprintf(stderr, "process: %s resident, seen from outside\n",
+                  oc_size_format(oc_mem_rss(), planned, sizeof planned));
+}
+
+static oc_status finish_run(trainer *t, oc_error *err) {
+    if (stop_signal) return save(t, err);
+    OC_TRY(oc_save_model(t->session, t->setup, &t->source, t->config->output, err));
+    print_end(t);
+    return OC_OK;
+}
+
+oc_outcome oc_train(const oc_config *c, oc_error *err) {
+    trainer t = {.config = c};
+    catch_signals();
+    oc_status st = open_trainer(&t, err);
+    if (st == OC_OK) st = run_steps(&t, err);
+    if (st == OC_OK) st = finish_run(&t, err);
+    if (st == OC_OK) st = oc_session_write_trace(t.session, err);
+    oc_outcome out = {.status = st, .started = t.started, .signal = st == OC_OK ? stop_signal : 0};
+    close_trainer(&t);
+    return out;
+}
+
+/* ---- evaluation alone ---- */
+
+static oc_status evaluate_on(oc_setup *setup, oc_corpus *corpus, oc_eval_result *out,
+                             oc_error *err) {
+    oc_session *session = NULL;
+    double nll = 0;
+    OC_TRY(oc_session_open(&session, setup, 1, err));
+    oc_status st = oc_session_evaluate(session, corpus->feed, &nll, &out->tokens, err);
+    if (st == OC_OK) st = oc_session_write_trace(session, err);
+    oc_session_close(session);
+    OC_TRY(st);
+    out->loss = out->tokens ? nll / (double)out->tokens : 0;
+    out->perplexity = exp(out->loss);
+    return OC_OK;
+}
+
+oc_status oc_evaluate(const oc_config *c, oc_eval_result *out, oc_error *err) {
+    oc_setup *setup = NULL;
+    oc_corpus corpus = {NULL, NULL, NULL};
+    oc_eval_result result = {0, 0, 0};
+    OC_TRY(oc_setup_open(&setup, c, stderr, err));
+    oc_status st = oc_corpus_open(&corpus, setup, c->data, c->n_data, false, err);
+    if (st == OC_OK) {
+        setup->text_bytes = oc_corpus_host_bytes(&corpus);
+        if (!c->quiet) oc_setup_print(setup, stderr);
+        st = evaluate_on(setup, &corpus, &result, err);
+    }
+    oc_corpus_release(&corpus);
+    oc_setup_close(setup);
+    if (st == OC_OK) *out = result;
+    return st;
+}

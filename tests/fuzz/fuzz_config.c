@@ -1,0 +1,47 @@
+/* fuzz_config.c - any bytes as a config.json: a model whose blocks hold together, or a
+ * message. */
+#include "model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void demand(int holds) {
+    if (!holds) abort();
+}
+
+static void check_blocks(const oc_model *m) {
+    uint64_t parameters = 0;
+    int64_t vocab = 0;
+    for (int32_t b = 0; b < m->n_blocks; b++) {
+        const oc_block *k = &m->blocks[b];
+        uint64_t end = 0;
+        demand(k->elements % 64 == 0 && k->elements <= m->max_block_elements);
+        for (int32_t i = 0; i < k->n_tensors; i++) {
+            const oc_tensor_spec *t = &m->tensors[k->first_tensor + i];
+            demand(t->offset >= end && t->rows > 0 && t->cols > 0 && strlen(t->name) > 0);
+            end = t->offset + t->elements;
+            parameters += t->elements;
+        }
+        demand(end <= k->elements);
+        if (k->kind == OC_BLOCK_TABLE) vocab += k->rows;
+    }
+    demand(parameters == m->parameters && vocab == m->vocab);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    char *text = malloc(size + 1);
+    if (!text) return 0;
+    memcpy(text, data, size);
+    text[size] = '\0';
+    oc_model *m = NULL;
+    oc_error err = {.status = OC_OK};
+    if (oc_model_parse(&m, text, "config.json", &err) == OC_OK)
+        check_blocks(m);
+    else
+        demand(m == NULL && err.status != OC_OK && strncmp(err.message, "config.json", 11) == 0);
+    oc_model_close(m);
+    free(text);
+    return 0;
+}

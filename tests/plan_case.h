@@ -1,0 +1,51 @@
+/* plan_case.h - small models and made-up sizes for tests of the plan room: no device is needed. */
+#ifndef OC_TEST_PLAN_CASE_H
+#define OC_TEST_PLAN_CASE_H
+
+#include "cmocka_all.h"
+
+#include "model/model.h"
+#include "plan/build.h"
+
+static const char llama_untied[] =
+    "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_layers\":"
+    "3,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":2500,"
+    "\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":false}";
+static const char llama_tied[] =
+    "{\"model_type\":\"llama\",\"hidden_size\":256,\"intermediate_size\":512,\"num_hidden_layers\":"
+    "4,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":1100,"
+    "\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":true}";
+static const char gpt2_small[] =
+    "{\"model_type\":\"gpt2\",\"n_embd\":48,\"n_layer\":2,\"n_head\":3,\"n_positions\":32,"
+    "\"vocab_size\":300}";
+
+static inline oc_model *case_model(const char *json) {
+    oc_model *m = NULL;
+    oc_error err = {0};
+    if (oc_model_parse(&m, json, "test", &err) != OC_OK) fail_msg("%s", err.message);
+    return m;
+}
+
+static inline oc_build_spec case_spec(const oc_model *m) {
+    oc_build_spec s = {.model = m,
+                       .dtype = OC_BF16,
+                       .batch = 2,
+                       .seq = 8,
+                       .micros = 2,
+                       .has_m = true,
+                       .has_v = true,
+                       .train = true,
+                       .with_eval = true};
+    uint64_t act = 2 * 8 * (uint64_t)m->hidden * 2;
+    s.sizes = (oc_build_sizes){act, 7 * act, 3 * act, 65536, 2 * act + 640, 4096, 1e6, 1e3};
+    s.place = (oc_placement){.compute = OC_TIER_DEVICE,
+                             .slots = 2,
+                             .slabs = 2,
+                             .group = 1,
+                             .piece_elements = OC_NORM_CHUNK};
+    return s;
+}
+
+#endif

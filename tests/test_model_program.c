@@ -1,0 +1,842 @@
+/* The block programs against a plain fp64 model written here with none of their code: forward
+ * values, and every gradient by finite differences of that model. Then what a program promises
+ * beyond numbers: recompute, padding, documents, buffers, back ends. */
+#include "model/program.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    BATCH = 2,
+    SEQ = 7,
+    T = BATCH * SEQ,
+    HIDDEN = 24,
+    LAYERS = 2,
+    CHUNKS = 2,
+    BLOCKS = LAYERS + 1 + CHUNKS,
+    FINAL = LAYERS,
+    CHUNK0 = LAYERS + 1,
+    VOCAB = OC_HEAD_TILE + 100, /* two chunks: whole tiles, and a short one */
+    MAX_RANGES = 64,
+    GUARD = 64
+};
+
+/* ---- guarded buffers: poison inside (NaN in every dtype), a pattern outside ---- */
+
+enum { MAX_BUFFERS = 64 };
+static struct {
+    unsigned char *raw;
+    size_t bytes;
+} guarded[MAX_BUFFERS];
+static int n_guarded;
+
+static void *buffer_new(uint64_t bytes) {
+    assert_true(n_guarded < MAX_BUFFERS);
+    size_t whole = (((size_t)bytes + GUARD - 1) / GUARD + 2) * GUARD;
+    unsigned char *raw = aligned_alloc(GUARD, whole);
+    assert_non_null(raw);
+    memset(raw, 0xa5, whole);
+    memset(raw + GUARD, 0xff, (size_t)bytes);
+    guarded[n_guarded].raw = raw;
+    guarded[n_guarded++].bytes = (size_t)bytes;
+    return raw + GUARD;
+}
+
+static void buffers_check(void) {
+    for (int i = 0; i < n_guarded; i++) {
+        const unsigned char *end = guarded[i].raw + GUARD + guarded[i].bytes;
+        for (int j = 0; j < GUARD; j++) {
+            assert_int_equal(guarded[i].raw[j], 0xa5);
+            assert_int_equal(end[j], 0xa5);
+        }
+    }
+}
+
+static void buffers_free(void) {
+    for (int i = 0; i < n_guarded; i++)
+        free(guarded[i].raw);
+    n_guarded = 0;
+}
+
+/* ---- a small model of any kind, on any device ---- */
+
+static uint64_t rng_state;
+
+static double uniform(void) { /* (-1, 1) */
+    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int64_t)(rng_state >> 11) / 4503599627370496.0 - 1.0;
+}
+
+typedef struct range { /* a part of a block whose gradient is checked on its own */
+    int block;
+    const char *name;
+    int64_t first, n;
+} range;
+
+typedef struct rig {
+    oc_model model;
+    oc_block blocks[BLOCKS];
+    oc_program_shape shape;
+    oc_program_batch batch;
+    int32_t tokens[T], labels[T], positions[T], doc_start[T];
+    float inv_freq[8];
+    range ranges[MAX_RANGES];
+    int n_ranges;
+    double *w64[BLOCKS]; /* weights as the device's dtype holds them */
+    double x0[T * HIDDEN];
+    void *weights[BLOCKS], *grads[BLOCKS];
+    void *act[LAYERS + 1], *save[LAYERS], *d, *work, *head_work, *state;
+    double loss;
+} rig;
+
+static oc_decoder_spec llama_like(void) {
+    oc_decoder_spec d = {.hidden = HIDDEN,
+                         .intermediate = 40,
+                         .heads = 4,
+                         .kv_heads = 2,
+                         .head_dim = 8,
+                         .norm = OC_NORM_RMS,
+                         .norm_eps = 1e-5f,
+                         .position = OC_POS_ROPE,
+                         .rot_dim = 8,
+                         .rope_theta = 10000,
+                         .rope_scaling = 1.25f,
+                         .attention_scale = 0.3f,
+                         .window = 3,
+                         .qkv_bias = true,
+                         .act = OC_ACT_SILU,
+                         .gated = true};
+    return d;
+}
+
+static oc_decoder_spec gpt2_like(void) {
+    oc_decoder_spec d = {.hidden = HIDDEN,
+                         .intermediate = 56,
+                         .heads = 3,
+                         .kv_heads = 3,
+                         .head_dim = 8,
+                         .norm = OC_NORM_LAYER,
+                         .norm_eps = 1e-5f,
+                         .position = OC_POS_LEARNED,
+                         .attention_scale = 0.35355339f,
+                         .qkv_bias = true,
+                         .out_bias = true,
+                         .mlp_bias = true,
+                         .act = OC_ACT_GELU_TANH};
+    return d;
+}
+
+static void range_add(rig *r, int block, const char *name, int64_t first, int64_t n) {
+    assert_true(r->n_ranges < MAX_RANGES);
+    range x = {block, name, first, n};
+    r->ranges[r->n_ranges++] = x;
+}
+
+/* Place a weight, leave a gap behind it (the padding a block may have), register its parts. */
+static void put(rig *r, int block, oc_weight k, const char *name, int64_t n) {
+    oc_block *b = &r->blocks[block];
+    b->offset[k] = (int64_t)b->elements;
+    b->elements = (b->elements + (uint64_t)n + 64) / 64 * 64;
+    if (name) range_add(r, block, name, b->offset[k], n);
+}
+
+static void put_layer(rig *r, int block, const oc_decoder_spec *d) {
+    int64_t h = d->hidden, q = d->heads * d->head_dim, kv = d->kv_heads * d->head_dim,
+            f = d->intermediate;
+    oc_block *b = &r->blocks[block];
+    put(r, block, OC_W_NORM1, "norm1", h);
+    put(r, block, OC_W_QKV, NULL, (q + 2 * kv) * h);
+    range_add(r, block, "q", b->offset[OC_W_QKV], q * h);
+    range_add(r, block, "k", b->offset[OC_W_QKV] + q * h, kv * h);
+    range_add(r, block, "v", b->offset[OC_W_QKV] + (q + kv) * h, kv * h);
+    if (d->qkv_bias) {
+        put(r, block, OC_W_QKV_BIAS, NULL, q + 2 * kv);
+        range_add(r, block, "q bias", b->offset[OC_W_QKV_BIAS], q);
+        range_add(r, block, "k bias", b->offset[OC_W_QKV_BIAS] + q, kv);
+        range_add(r, block, "v bias", b->offset[OC_W_QKV_BIAS] + q + kv, kv);
+    }
+    put(r, block, OC_W_OUT, "out", h * q);
+    put(r, block, OC_W_NORM2, "norm2", h);
+    put(r, block, OC_W_UP, NULL, (d->gated ? 2 : 1) * f * h);
+    range_add(r, block, d->gated ? "gate" : "up", b->offset[OC_W_UP], f * h);
+    if (d->gated) range_add(r, block, "up", b->offset[OC_W_UP] + f * h, f * h);
+    put(r, block, OC_W_DOWN, "down", h * f);
+    if (d->norm == OC_NORM_LAYER) {
+        put(r, block, OC_W_NORM1_BIAS, "norm1 bias", h);
+        put(r, block, OC_W_NORM2_BIAS, "norm2 bias", h);
+    }
+    if (d->out_bias) put(r, block, OC_W_OUT_BIAS, "out bias", h);
+    if (d->mlp_bias) {
+        put(r, block, OC_W_UP_BIAS, "up bias", f);
+        put(r, block, OC_W_DOWN_BIAS, "down bias", h);
+    }
+}
+
+static void rig_blocks(rig *r, oc_decoder_spec d) {
+    for (int i = 0; i < BLOCKS; i++) {
+        r->blocks[i].kind = i < LAYERS   ? OC_BLOCK_LAYER
+                            : i == FINAL ? OC_BLOCK_FINAL_NORM
+                                         : OC_BLOCK_HEAD;
+        for (int k = 0; k < OC_W_COUNT; k++)
+            r->blocks[i].offset[k] = -1;
+    }
+    for (int i = 0; i < LAYERS; i++)
+        put_layer(r, i, &d);
+    put(r, FINAL, OC_W_FINAL_NORM, "final norm", HIDDEN);
+    if (d.norm == OC_NORM_LAYER) put(r, FINAL, OC_W_FINAL_NORM_BIAS, "final norm bias", HIDDEN);
+    for (int i = 0; i < CHUNKS; i++) {
+        r->blocks[CHUNK0 + i].row0 = i * OC_HEAD_TILE;
+        r->blocks[CHUNK0 + i].rows = i == 0 ? OC_HEAD_TILE : VOCAB - OC_HEAD_TILE;
+        put(r, CHUNK0 + i, OC_W_TABLE, "head", r->blocks[CHUNK0 + i].rows * HIDDEN);
+    }
+}
+
+/* Sequence 0: a document [0, 5), then two rows of padding. Sequence 1: [0, 3) and [3, 7), whose
+ * last row has a target too, so that no op may leave out the last rows. */
+enum { PADDING = 5, DOC1 = SEQ, DOC2 = SEQ + 3 };
+
+static void rig_batch(rig *r) {
+    for (int t = 0; t < T; t++) {
+        int s = t % SEQ, start = t < SEQ ? (s < PADDING ? 0 : PADDING) : (s < 3 ? 0 : 3);
+        r->doc_start[t] = start;
+        r->positions[t] = s - start;
+        r->tokens[t] = t;
+        r->labels[t] = t >= PADDING && t < SEQ ? -100 : (int32_t)((t * 397 + 11) % VOCAB);
+    }
+    r->labels[4] = -100;
+    r->labels[1] = VOCAB - 1; /* in the short chunk */
+    r->batch = (oc_program_batch){r->tokens, r->labels, r->positions, r->doc_start};
+}
+
+static void rig_fill(rig *r) {
+    rng_state = 7;
+    for (int b = 0; b < BLOCKS; b++) {
+        const oc_block *block = &r->blocks[b];
+        float *w = calloc(block->elements, sizeof *w);
+        r->w64[b] = calloc(block->elements, sizeof(double));
+        assert_true(w && r->w64[b]);
+        for (int i = 0; i < r->n_ranges; i++) {
+            const range *x = &r->ranges[i];
+            if (x->block != b) continue;
+            bool norm = strstr(x->name, "norm") && !strstr(x->name, "bias");
+            for (int64_t j = 0; j < x->n; j++)
+                w[x->first + j] = (float)(norm ? 1 + 0.3 * uniform() : 0.5 * uniform());
+        }
+        oc_dtype t = r->shape.dtype;
+        r->weights[b] = buffer_new(block->elements * oc_dtype_bytes(t));
+        r->grads[b] = buffer_new(block->elements * oc_dtype_bytes(t));
+        oc_convert(r->weights[b], t, w, OC_F32, block->elements);
+        oc_convert(w, OC_F32, r->weights[b], t, block->elements);
+        for (uint64_t j = 0; j < block->elements; j++)
+            r->w64[b][j] = (double)w[j];
+        free(w);
+    }
+    float x[T * HIDDEN];
+    for (int i = 0; i < T * HIDDEN; i++)
+        x[i] = (float)uniform();
+    oc_convert(r->act[0], r->shape.dtype, x, OC_F32, T * HIDDEN);
+    oc_convert(x, OC_F32, r->act[0], r->shape.dtype, T * HIDDEN);
+    for (int i = 0; i < T * HIDDEN; i++)
+        r->x0[i] = (double)x[i];
+}
+
+static rig *rig_new(oc_decoder_spec d, oc_dtype dtype, oc_device *device) {
+    rig *r = calloc(1, sizeof *r);
+    assert_non_null(r);
+    rig_blocks(r, d);
+    rig_batch(r);
+    r->model.decoder = d;
+    r->model.hidden = HIDDEN;
+    r->model.vocab = VOCAB;
+    r->model.n_layers = LAYERS;
+    r->model.blocks = r->blocks;
+    r->model.n_blocks = BLOCKS;
+    r->model.embedding_scale = 1;
+    for (int i = 0; i < d.rot_dim / 2; i++)
+        r->inv_freq[i] = (float)pow((double)d.rope_theta, -2.0 * i / d.rot_dim);
+    r->shape = (oc_program_shape){&r->model, device, dtype, BATCH, SEQ};
+    for (int i = 0; i <= LAYERS; i++)
+        r->act[i] = buffer_new(oc_program_act_bytes(&r->shape));
+    for (int i = 0; i < LAYERS; i++)
+        r->save[i] = buffer_new(oc_program_save_bytes(&r->shape));
+    r->d = buffer_new(oc_program_act_bytes(&r->shape));
+    r->work = buffer_new(oc_program_work_bytes(&r->shape));
+    r->head_work = buffer_new(oc_program_head_work_bytes(&r->shape));
+    r->state = buffer_new(oc_program_head_state_bytes(&r->shape));
+    rig_fill(r);
+    return r;
+}
+
+static void rig_free(rig *r) {
+    buffers_check();
+    assert_int_equal(oc_device_status(r->shape.device), OC_OK);
+    for (int b = 0; b < BLOCKS; b++)
+        free(r->w64[b]);
+    free(r);
+    buffers_free();
+}
+
+/* Work areas hold nothing from call to call: poison them before each. */
+static void poison_work(rig *r) {
+    memset(r->work, 0xff, oc_program_work_bytes(&r->shape));
+    memset(r->head_work, 0xff, oc_program_head_work_bytes(&r->shape));
+}
+
+static void rig_forward(rig *r) {
+    for (int i = 0; i < LAYERS; i++) {
+        poison_work(r);
+        oc_program_layer_forward(&r->shape, &r->blocks[i], r->weights[i], r->inv_freq, &r->batch,
+                                 r->act[i], r->act[i + 1], r->save[i], r->work);
+    }
+    oc_program_final_forward(&r->shape, &r->blocks[FINAL], r->weights[FINAL], r->act[LAYERS],
+                             r->state);
+    for (int i = 0; i < CHUNKS; i++) {
+        poison_work(r);
+        oc_program_head_forward(&r->shape, &r->blocks[CHUNK0 + i], r->weights[CHUNK0 + i],
+                                &r->batch, r->state, r->head_work);
+    }
+    oc_program_loss(&r->shape, &r->batch, r->state, &r->loss);
+}
+
+static void rig_backward(rig *r, bool recompute, float dscale) {
+    for (int i = 0; i < CHUNKS; i++) {
+        poison_work(r);
+        oc_program_head_backward(&r->shape, &r->blocks[CHUNK0 + i], r->weights[CHUNK0 + i],
+                                 &r->batch, dscale, r->grads[CHUNK0 + i], r->state, r->head_work);
+    }
+    oc_program_final_backward(&r->shape, &r->blocks[FINAL], r->weights[FINAL], r->act[LAYERS], r->d,
+                              r->grads[FINAL], r->state);
+    for (int i = LAYERS - 1; i >= 0; i--) {
+        poison_work(r);
+        if (recompute) memset(r->save[i], 0xff, oc_program_save_bytes(&r->shape));
+        oc_program_layer_backward(&r->shape, &r->blocks[i], r->weights[i], r->inv_freq, &r->batch,
+                                  r->act[i], r->d, r->grads[i], r->save[i], recompute, r->work);
+    }
+}
+
+static float value_at(const rig *r, const void *data, int64_t i) {
+    float f;
+    size_t e = oc_dtype_bytes(r->shape.dtype);
+    oc_convert(&f, OC_F32, (const char *)data + (size_t)i * e, r->shape.dtype, 1);
+    return f;
+}
+
+/* ---- the same model in plain fp64 ---- */
+
+static void plain_norm(const rig *r, const double *w, const double *b, const double *x, double *y) {
+    const oc_decoder_spec *d = &r->model.decoder;
+    for (int t = 0; t < T; t++) {
+        double mean = 0, var = 0;
+        for (int i = 0; i < HIDDEN; i++)
+            mean += x[t * HIDDEN + i] / HIDDEN;
+        if (d->norm == OC_NORM_RMS) mean = 0;
+        for (int i = 0; i < HIDDEN; i++)
+            var += pow(x[t * HIDDEN + i] - mean, 2) / HIDDEN;
+        for (int i = 0; i < HIDDEN; i++)
+            y[t * HIDDEN + i] =
+                (x[t * HIDDEN + i] - mean) / sqrt(var + (double)d->norm_eps) * w[i] +
+                (b ? b[i] : 0);
+    }
+}
+
+/* y[T, out] (+)= x[T, in] w[out, in]^T (+ b) */
+static void plain_linear(const double *x, int64_t in, const double *w, const double *b, double *y,
+                         int64_t out) {
+    for (int t = 0; t < T; t++) {
+        for (int64_t o = 0; o < out; o++) {
+            double sum = b ? b[o] : 0;
+            for (int64_t i = 0; i < in; i++)
+                sum += x[t * in + i] * w[o * in + i];
+            y[t * out + o] = sum;
+        }
+    }
+}
+
+/* One head of one token of [T, ld], turned as complex numbers (x_i + j x_{i + rot/2}). */
+static void plain_rope(const rig *r, double *head, int t) {
+    const oc_decoder_spec *d = &r->model.decoder;
+    int half = d->rot_dim / 2;
+    for (int i = 0; i < half; i++) {
+        double angle = r->positions[t] * (double)r->inv_freq[i], re = head[i], im = head[i + half];
+        double c = cos(angle) * (double)d->rope_scaling, s = sin(angle) * (double)d->rope_scaling;
+        head[i] = re * c - im * s;
+        head[i + half] = re * s + im * c;
+    }
+}
+
+static void plain_attention(const rig *r, double *qkv, double *o) {
+    const oc_decoder_spec *d = &r->model.decoder;
+    int H = d->heads, KV = d->kv_heads, D = d->head_dim, ld = (H + 2 * KV) * D;
+    if (d->position == OC_POS_ROPE)
+        for (int t = 0; t < T; t++)
+            for (int h = 0; h < H + KV; h++)
+                plain_rope(r, qkv + t * ld + h * D, t);
+    for (int t = 0; t < T; t++) {
+        for (int h = 0; h < H; h++) {
+            const double *q = qkv + t * ld + h * D;
+            double p[SEQ], total = 0;
+            int row0 = t / SEQ * SEQ, first = row0 + r->doc_start[t], kv = h / (H / KV);
+            if (d->window > 0 && first < t - (int)d->window + 1) first = t - (int)d->window + 1;
+            for (int s = first; s <= t; s++) {
+                double dot = 0;
+                for (int i = 0; i < D; i++)
+                    dot += q[i] * qkv[s * ld + (H + kv) * D + i];
+                total += p[s - row0] = exp(dot * (double)d->attention_scale);
+            }
+            for (int i = 0; i < D; i++) {
+                double sum = 0;
+                for (int s = first; s <= t; s++)
+                    sum += p[s - row0] / total * qkv[s * ld + (H + KV + kv) * D + i];
+                o[(t * H + h) * D + i] = sum;
+            }
+        }
+    }
+}
+
+static double plain_act(oc_act act, double x) {
+    if (act == OC_ACT_SILU) return x / (1 + exp(-x));
+    return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+}
+
+static const double *plain_weight(const rig *r, int block, oc_weight k) {
+    int64_t o = r->blocks[block].offset[k];
+    return o < 0 ? NULL : r->w64[block] + o;
+}
+
+/* x[T, HIDDEN] in place */
+static void plain_layer(const rig *r, int l, double *x) {
+    const oc_decoder_spec *d = &r->model.decoder;
+    static double n[T * HIDDEN], qkv[T * 96], o[T * 32], u[T * 96], a[T * 96], y[T * HIDDEN];
+    int64_t f = d->intermediate, q = d->heads * d->head_dim;
+    plain_norm(r, plain_weight(r, l, OC_W_NORM1), plain_weight(r, l, OC_W_NORM1_BIAS), x, n);
+    plain_linear(n, HIDDEN, plain_weight(r, l, OC_W_QKV), plain_weight(r, l, OC_W_QKV_BIAS), qkv,
+                 q + 2 * d->kv_heads * d->head_dim);
+    plain_attention(r, qkv, o);
+    plain_linear(o, q, plain_weight(r, l, OC_W_OUT), plain_weight(r, l, OC_W_OUT_BIAS), y, HIDDEN);
+    for (int i = 0; i < T * HIDDEN; i++)
+        x[i] += y[i];
+    plain_norm(r, plain_weight(r, l, OC_W_NORM2), plain_weight(r, l, OC_W_NORM2_BIAS), x, n);
+    int64_t up = d->gated ? 2 * f : f;
+    plain_linear(n, HIDDEN, plain_weight(r, l, OC_W_UP), plain_weight(r, l, OC_W_UP_BIAS), u, up);
+    for (int t = 0; t < T; t++)
+        for (int64_t i = 0; i < f; i++)
+            a[t * f + i] = plain_act(d->act, u[t * up + i]) * (d->gated ? u[t * up + f + i] : 1.0);
+    plain_linear(a, f, plain_weight(r, l, OC_W_DOWN), plain_weight(r, l, OC_W_DOWN_BIAS), y,
+                 HIDDEN);
+    for (int i = 0; i < T * HIDDEN; i++)
+        x[i] += y[i];
+}
+
+static double plain_loss(const rig *r) {
+    static double x[T * HIDDEN], n[T * HIDDEN];
+    memcpy(x, r->x0, sizeof x);
+    for (int l = 0; l < LAYERS; l++)
+        plain_layer(r, l, x);
+    plain_norm(r, plain_weight(r, FINAL, OC_W_FINAL_NORM),
+               plain_weight(r, FINAL, OC_W_FINAL_NORM_BIAS), x, n);
+    double loss = 0;
+    for (int t = 0; t < T; t++) {
+        if (r->labels[t] < 0) continue;
+        double total = 0, target = 0;
+        for (int v = 0; v < VOCAB; v++) {
+            int chunk = CHUNK0 + v / OC_HEAD_TILE;
+            const double *w =
+                plain_weight(r, chunk, OC_W_TABLE) + (v - r->blocks[chunk].row0) * HIDDEN;
+            double logit = 0;
+            for (int i = 0; i < HIDDEN; i++)
+                logit += n[t * HIDDEN + i] * w[i];
+            total += exp(logit);
+            if (v == r->labels[t]) target = logit;
+        }
+        loss += log(total) - target;
+    }
+    return loss;
+}
+
+/* d loss / d h at values p + h v, h = 0: 4-point central difference, error O(h^4). */
+static double slope(const rig *r, double *p, const double *v, int64_t n) {
+    const double h = 1e-3, at[4] = {-2, -1, 1, 2}, weight[4] = {1, -8, 8, -1};
+    double sum = 0;
+    double *kept = malloc((size_t)n * sizeof *kept);
+    assert_non_null(kept);
+    memcpy(kept, p, (size_t)n * sizeof *kept);
+    for (int k = 0; k < 4; k++) {
+        for (int64_t i = 0; i < n; i++)
+            p[i] = kept[i] + at[k] * h * v[i];
+        sum += weight[k] * plain_loss(r);
+    }
+    memcpy(p, kept, (size_t)n * sizeof *kept);
+    free(kept);
+    return sum / (12 * h);
+}
+
+/* Gradient g (dtype) of p: along a random unit direction (all elements at once) and along the
+ * axis of its largest element. fp32 results carry a relative error of some 1e-6 an element, the
+ * difference quotient 1e-10; tolerance 2e-5 of the gradient's RMS along a direction whose
+ * projection has that size, 2e-5 of the largest element along its axis, and 2e-6 for gradients that
+ * are zero by nature (the keys' bias without rotation). */
+static void check_slopes(const rig *r, const char *name, double *p, const void *g, int64_t n) {
+    double *v = calloc((size_t)n, sizeof *v);
+    assert_non_null(v);
+    double norm = 0, dot = 0, squares = 0;
+    int64_t top = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double gi = (double)value_at(r, g, i);
+        v[i] = uniform();
+        norm += v[i] * v[i];
+        squares += gi * gi;
+        if (fabs(gi) > fabs((double)value_at(r, g, top))) top = i;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        v[i] /= sqrt(norm);
+        dot += v[i] * (double)value_at(r, g, i);
+    }
+    double expect = slope(r, p, v, n), tolerance = 2e-5 * sqrt(squares / (double)n) + 2e-6;
+    if (!(fabs(dot - expect) <= tolerance))
+        fail_msg("%s: gradient along a direction %.9g, finite difference %.9g", name, dot, expect);
+    memset(v, 0, (size_t)n * sizeof *v);
+    v[top] = 1;
+    double g_top = (double)value_at(r, g, top);
+    expect = slope(r, p, v, n);
+    if (!(fabs(g_top - expect) <= 2e-5 * fabs(expect) + 2e-6))
+        fail_msg("%s: gradient of element %lld %.9g, finite difference %.9g", name, (long long)top,
+                 g_top, expect);
+    free(v);
+}
+
+static oc_device *open_reference(void) {
+    oc_device *d = NULL;
+    oc_error err;
+    assert_int_equal(oc_device_open_reference(&d, &err), OC_OK);
+    return d;
+}
+
+static void check_against_plain(oc_decoder_spec spec, bool recompute) {
+    oc_device *dev = open_reference();
+    rig *r = rig_new(spec, OC_F32, dev);
+    rig_forward(r);
+    double expect = plain_loss(r);
+    assert_true(expect > 10 && fabs(r->loss - expect) <= 2e-6 * expect);
+    rig_backward(r, recompute, 1);
+    for (int i = 0; i < r->n_ranges; i++) {
+        const range *x = &r->ranges[i];
+        check_slopes(r, x->name, r->w64[x->block] + x->first,
+                     (const float *)r->grads[x->block] + x->first, x->n);
+    }
+    check_slopes(r, "input", r->x0, r->d, T * HIDDEN);
+    rig_free(r);
+    oc_device_close(dev);
+}
+
+static void llama_like_loss_and_gradients_match_a_plain_fp64_model(void **state) {
+    (void)state;
+    check_against_plain(llama_like(), true);
+}
+
+static void gpt2_like_loss_and_gradients_match_a_plain_fp64_model(void **state) {
+    (void)state;
+    check_against_plain(gpt2_like(), false);
+}
+
+/* ---- what a program promises ---- */
+
+static void keep_results(const rig *r, char **out, size_t *bytes) {
+    size_t e = oc_dtype_bytes(r->shape.dtype), n = T * HIDDEN * e, at = n;
+    for (int b = 0; b < BLOCKS; b++)
+        n += (size_t)r->blocks[b].elements * e;
+    *out = malloc(n);
+    assert_non_null(*out);
+    memcpy(*out, r->d, at);
+    for (int b = 0; b < BLOCKS; b++) {
+        memcpy(*out + at, r->grads[b], (size_t)r->blocks[b].elements * e);
+        at += (size_t)r->blocks[b].elements * e;
+    }
+    *bytes = n;
+}
+
+static void recompute_gives_the_bits_of_saved_tensors(void **state) {
+    (void)state;
+    const oc_dtype dtypes[] = {OC_F32, OC_BF16, OC_F16};
+    oc_device *dev = open_reference();
+    for (int k = 0; k < 6; k++) {
+        rig *r = rig_new(k % 2 ? gpt2_like() : llama_like(), dtypes[k / 2], dev);
+        char *saved, *recomputed;
+        size_t n, m;
+        rig_forward(r);
+        rig_backward(r, false, 1);
+        keep_results(r, &saved, &n);
+        rig_forward(r);
+        rig_backward(r, true, 1);
+        keep_results(r, &recomputed, &m);
+        assert_memory_equal(saved, recomputed, n);
+        free(saved);
+        free(recomputed);
+        rig_free(r);
+    }
+    oc_device_close(dev);
+}
+
+static void every_gradient_element_is_written_and_padding_is_zero(void **state) {
+    (void)state;
+    oc_device *dev = open_reference();
+    rig *r = rig_new(gpt2_like(), OC_BF16, dev);
+    rig_forward(r);
+    rig_backward(r, true, 1);
+    for (int b = 0; b < BLOCKS; b++) {
+        uint64_t covered = 0;
+        for (uint64_t i = 0; i < r->blocks[b].elements; i++) {
+            bool inside = false;
+            for (int k = 0; k < r->n_ranges; k++) {
+                const range *x = &r->ranges[k];
+                if (x->block == b && (int64_t)i >= x->first && (int64_t)i < x->first + x->n)
+                    inside = true;
+            }
+            float g = value_at(r, r->grads[b], (int64_t)i);
+            assert_true(isfinite((double)g));
+            if (!inside) assert_true(((const uint16_t *)r->grads[b])[i] == 0);
+            covered += inside;
+        }
+        assert_true(covered < r->blocks[b].elements); /* there was padding to zero */
+    }
+    rig_free(r);
+    oc_device_close(dev);
+}
+
+/* Replace the layer-0 input of rows [first, last) by other values. */
+static void change_rows(rig *r, int first, int last) {
+    for (int i = first * HIDDEN; i < last * HIDDEN; i++)
+        ((float *)r->act[0])[i] = (float)(3 * uniform());
+}
+
+static bool rows_equal(const float *a, const float *b, int first, int last) {
+    for (int i = first * HIDDEN; i < last * HIDDEN; i++)
+        if (a[i] != b[i]) return false;
+    return true;
+}
+
+static void padding_rows_contribute_nothing(void **state) {
+    (void)state;
+    oc_device *dev = open_reference();
+    for (int k = 0; k < 2; k++) {
+        rig *r = rig_new(k ? gpt2_like() : llama_like(), OC_F32, dev);
+        rig_forward(r);
+        rig_backward(r, true, 1);
+        float zero[T * HIDDEN] = {0};
+        assert_true(rows_equal(r->d, zero, PADDING, SEQ));
+        assert_false(rows_equal(r->d, zero, 0, PADDING - 1));
+        double loss = r->loss;
+        float *kept[BLOCKS];
+        for (int b = 0; b < BLOCKS; b++) {
+            kept[b] = malloc(r->blocks[b].elements * sizeof(float));
+            memcpy(kept[b], r->grads[b], r->blocks[b].elements * sizeof(float));
+        }
+        change_rows(r, PADDING, SEQ);
+        rig_forward(r);
+        rig_backward(r, true, 1);
+        assert_true(loss == r->loss);
+        for (int b = 0; b < BLOCKS; b++) {
+            for (uint64_t i = 0; i < r->blocks[b].elements; i++)
+                assert_true(kept[b][i] == ((float *)r->grads[b])[i]);
+            free(kept[b]);
+        }
+        rig_free(r);
+    }
+    oc_device_close(dev);
+}
+
+static void documents_of_a_sequence_do_not_see_each_other(void **state) {
+    (void)state;
+    oc_device *dev = open_reference();
+    for (int k = 0; k < 2; k++) {
+        rig *r = rig_new(k ? gpt2_like() : llama_like(), OC_F32, dev);
+        float before[T * HIDDEN];
+        rig_forward(r);
+        memcpy(before, r->act[LAYERS], sizeof before);
+        change_rows(r, DOC1 + 1, DOC2); /* the first document but for its first token */
+        rig_forward(r);
+        const float *after = r->act[LAYERS];
+        assert_true(rows_equal(before, after, 0, DOC1 + 1)); /* causal */
+        assert_false(rows_equal(before, after, DOC1 + 1, DOC1 + 2));
+        assert_true(rows_equal(before, after, DOC2, T));
+
+        for (int t = 0; t < T; t++) /* only the second document is trained */
+            if (t < DOC2) r->labels[t] = -100;
+        float zero[T * HIDDEN] = {0};
+        rig_forward(r);
+        rig_backward(r, true, 1);
+        assert_true(rows_equal(r->d, zero, 0, DOC2));
+        assert_false(rows_equal(r->d, zero, DOC2, DOC2 + 1));
+        rig_free(r);
+    }
+    oc_device_close(dev);
+}
+
+/* A power of two commutes with every rounding while nothing under- or overflows. */
+static void the_loss_scale_multiplies_every_gradient(void **state) {
+    (void)state;
+    oc_device *dev = open_reference();
+    rig *r = rig_new(llama_like(), OC_F32, dev);
+    rig_forward(r);
+    rig_backward(r, true, 1);
+    float *kept = malloc(r->blocks[0].elements * sizeof(float));
+    memcpy(kept, r->grads[0], r->blocks[0].elements * sizeof(float));
+    rig_forward(r);
+    rig_backward(r, true, 1024);
+    for (uint64_t i = 0; i < r->blocks[0].elements; i++)
+        assert_true(((float *)r->grads[0])[i] == 1024 * kept[i]);
+    free(kept);
+    rig_free(r);
+    oc_device_close(dev);
+}
+
+static void logits_of_the_chunks_explain_the_loss(void **state) {
+    (void)state;
+    oc_device *dev = open_reference();
+    rig *r = rig_new(llama_like(), OC_BF16, dev);
+    rig_forward(r);
+    enum { LD = VOCAB + 5 };
+    float *logits = buffer_new(sizeof(float) * T * LD);
+    for (int i = 0; i < CHUNKS; i++)
+        oc_program_head_logits(&r->shape, &r->blocks[CHUNK0 + i], r->weights[CHUNK0 + i], r->state,
+                               logits + r->blocks[CHUNK0 + i].row0, LD);
+    double loss = 0;
+    for (int t = 0; t < T; t++) {
+        double total = 0;
+        for (int v = 0; v < VOCAB; v++)
+            total += exp((double)logits[t * LD + v]);
+        if (r->labels[t] >= 0) loss += log(total) - (double)logits[t * LD + r->labels[t]];
+    }
+    assert_true(fabs(loss - r->loss) <= 1e-5 * loss);
+    rig_free(r);
+    oc_device_close(dev);
+}
+
+static void embedding_is_scaled_and_positions_added(void **state) {
+    (void)state;
+    oc_device *dev = open_reference();
+    rig *r = rig_new(gpt2_like(), OC_F32, dev);
+    float *rows = buffer_new(sizeof(float) * T * HIDDEN), *act = r->act[1];
+    for (int i = 0; i < T * HIDDEN; i++)
+        rows[i] = (float)i;
+    r->model.embedding_scale = 0.5f;
+    oc_program_embed(&r->shape, rows, NULL, act);
+    for (int i = 0; i < T * HIDDEN; i++)
+        assert_true(act[i] == 0.5f * (float)i);
+    oc_program_embed(&r->shape, rows, rows, act);
+    for (int i = 0; i < T * HIDDEN; i++)
+        assert_true(act[i] == 1.5f * (float)i);
+    rig_free(r);
+    oc_device_close(dev);
+}
+
+static void flops_count_the_products_of_a_layer_and_a_chunk(void **state) {
+    (void)state;
+    oc_device *dev = open_reference();
+    rig *r = rig_new(gpt2_like(), OC_F32, dev);
+    /* qkv 24 x 72, out 24 x 24, up and down 24 x 56; scores and values: 4 tokens seen on average */
+    double expect = 2.0 * T * (24 * 72 + 24 * 24 + 2 * 24 * 56) + 4.0 * T * 4 * 24;
+    assert_true(oc_program_layer_flops(&r->shape) == expect);
+    assert_true(oc_program_chunk_flops(&r->shape, 10) == 2.0 * T * 24 * 10);
+    rig_free(r);
+    oc_device_close(dev);
+}
+
+/* ---- back ends ---- */
+
+static double rms_error(const rig *a, const rig *b, const void *x, const void *y, int64_t n) {
+    double diff = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double p = (double)value_at(a, x, i), q = (double)value_at(b, y, i);
+        diff += (p - q) * (p - q);
+        size += q * q;
+    }
+    return sqrt(diff / (size + 1e-30));
+}
+
+/* Both round each stored value once; a flipped rounding is a unit of the dtype, and some dozen
+ * stored values stand between loss and a gradient. The cpu device sums in fp32, up to a thousand
+ * terms, hence the second part. */
+static void compare_devices(oc_device *cpu, oc_device *ref, oc_decoder_spec spec, oc_dtype t) {
+    const double unit = t == OC_F32 ? 0x1p-24 : t == OC_BF16 ? 0x1p-9 : 0x1p-12;
+    const double tolerance = 12 * unit + 64 * 0x1p-24;
+    rig *a = rig_new(spec, t, cpu), *b = rig_new(spec, t, ref);
+    rig_forward(a);
+    rig_forward(b);
+    assert_true(fabs(a->loss - b->loss) <= 8 * unit * b->loss);
+    rig_backward(a, true, 1);
+    rig_backward(b, true, 1);
+    assert_true(rms_error(a, b, a->d, b->d, T * HIDDEN) <= tolerance);
+    for (int i = 0; i < a->n_ranges; i++) {
+        const range *x = &a->ranges[i];
+        size_t at = (size_t)x->first * oc_dtype_bytes(t);
+        /* gradients that are zero by nature are compared by nothing but their smallness */
+        if (strcmp(x->name, "k bias") == 0 && spec.position == OC_POS_LEARNED) continue;
+        double e =
+            rms_error(a, b, (char *)a->grads[x->block] + at, (char *)b->grads[x->block] + at, x->n);
+        if (!(e <= tolerance)) fail_msg("%s %s: relative error %g", oc_dtype_name(t), x->name, e);
+    }
+    buffers_check();
+    for (int i = 0; i < BLOCKS; i++)
+        free(b->w64[i]);
+    free(b);
+    rig_free(a);
+}
+
+static void cpu_device_agrees_with_the_reference(void **state) {
+    (void)state;
+    oc_error err;
+    oc_device *ref = open_reference();
+    oc_pool *pool = NULL;
+    assert_int_equal(oc_pool_open(&pool, 2, &err), OC_OK);
+    for (int isa = OC_ISA_PLAIN; isa <= OC_ISA_AVX512; isa++) {
+        oc_device *cpu = NULL;
+        oc_status s = oc_device_open_cpu(&cpu, pool, (oc_isa)isa, &err);
+        if (s == OC_E_UNSUPPORTED && isa != OC_ISA_PLAIN) continue;
+        assert_int_equal(s, OC_OK);
+        void *scratch = aligned_alloc(64, (size_t)cpu->ops->scratch_bytes(cpu) / 64 * 64 + 64);
+        assert_non_null(scratch);
+        cpu->ops->lend_scratch(cpu, scratch);
+        for (int t = 0; t < OC_DTYPE_COUNT; t++) {
+            compare_devices(cpu, ref, llama_like(), (oc_dtype)t);
+            compare_devices(cpu, ref, gpt2_like(), (oc_dtype)t);
+        }
+        oc_device_close(cpu);
+        free(scratch);
+    }
+    oc_pool_close(pool);
+    oc_device_close(ref);
+}
+
+static int forget_buffers(void **state) { /* after a failed test */
+    (void)state;
+    buffers_free();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(llama_like_loss_and_gradients_match_a_plain_fp64_model,
+                                  forget_buffers),
+        cmocka_unit_test_teardown(gpt2_like_loss_and_gradients_match_a_plain_fp64_model,
+                                  forget_buffers),
+        cmocka_unit_test_teardown(recompute_gives_the_bits_of_saved_tensors, forget_buffers),
+        cmocka_unit_test_teardown(every_gradient_element_is_written_and_padding_is_zero,
+                                  forget_buffers),
+        cmocka_unit_test_teardown(padding_rows_contribute_nothing, forget_buffers),
+        cmocka_unit_test_teardown(documents_of_a_sequence_do_not_see_each_other, forget_buffers),
+        cmocka_unit_test_teardown(the_loss_scale_multiplies_every_gradient, forget_buffers),
+        cmocka_unit_test_teardown(logits_of_the_chunks_explain_the_loss, forget_buffers),
+        cmocka_unit_test_teardown(embedding_is_scaled_and_positions_added, forget_buffers),
+        cmocka_unit_test_teardown(flops_count_the_products_of_a_layer_and_a_chunk, forget_buffers),
+        cmocka_unit_test_teardown(cpu_device_agrees_with_the_reference, forget_buffers),
+    };
+    return cmocka_run_group_tests_name("model_program", tests, NULL, NULL);
+}

@@ -1,0 +1,414 @@
+/* test_model_pytorch.c - logits, loss and every gradient against PyTorch's numbers, as
+ * tools/make_expected.py wrote them.
+ *
+ * Error of a tensor = max |ours - theirs| / max |theirs|, at most 1e-4. Arguments: directories to
+ * compare instead of the fixtures. */
+#include "base/json.h"
+#include "cmocka_all.h"
+#include "model/load.h"
+#include "model/program.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_ERROR 1e-4
+
+typedef struct fixture {
+    const char *dir;
+    oc_model *model;
+    oc_tensors *weights, *expected;
+    int64_t batch, seq;
+    int32_t *tokens, *labels, *positions, *doc_start, *order, *position_order;
+    float **w, **g; /* [n_blocks] flat */
+} fixture;
+
+typedef struct results {
+    float *logits; /* [T, vocab] */
+    double loss;
+} results;
+
+static void check(oc_status s, const oc_error *err) {
+    if (s != OC_OK) fail_msg("%s: %s", oc_status_name(s), err->message);
+}
+
+static void *room(uint64_t bytes) {
+    void *p = aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64 + 64);
+    assert_non_null(p);
+    /* what is read before it is written shows up as NaN */
+    memset(p, 0xff, (size_t)(bytes + 63) / 64 * 64 + 64);
+    return p;
+}
+
+/* ---- fixtures ---------------------------------------------------------------------------------
+ */
+
+static int32_t *read_rows(const json_t *root, const char *key, int64_t *batch, int64_t *seq) {
+    const json_t *rows = json_object_get(root, key);
+    assert_true(json_is_array(rows));
+    *batch = (int64_t)json_array_size(rows);
+    *seq = (int64_t)json_array_size(json_array_get(rows, 0));
+    int32_t *out = room((uint64_t)(*batch * *seq) * sizeof *out);
+    for (int64_t b = 0; b < *batch; b++)
+        for (int64_t t = 0; t < *seq; t++)
+            out[b * *seq + t] = (int32_t)json_integer_value(
+                json_array_get(json_array_get(rows, (size_t)b), (size_t)t));
+    return out;
+}
+
+static const int32_t *sort_keys;
+
+static int by_key(const void *a, const void *b) {
+    int32_t i = *(const int32_t *)a, j = *(const int32_t *)b;
+    int32_t x = sort_keys[i], y = sort_keys[j];
+    return x != y ? (x > y) - (x < y) : (i > j) - (i < j);
+}
+
+static int32_t *make_order(const int32_t *keys, int64_t n) {
+    int32_t *order = room((uint64_t)n * sizeof *order);
+    for (int64_t i = 0; i < n; i++)
+        order[i] = (int32_t)i;
+    sort_keys = keys;
+    qsort(order, (size_t)n, sizeof *order, by_key);
+    return order;
+}
+
+static void read_blocks(fixture *f) {
+    oc_error err = {0};
+    const oc_model *m = f->model;
+    uint64_t scratch_bytes = oc_model_scratch_bytes(m);
+    void *scratch = room(scratch_bytes);
+    f->w = calloc((size_t)m->n_blocks, sizeof *f->w);
+    f->g = calloc((size_t)m->n_blocks, sizeof *f->g);
+    for (int32_t b = 0; b < m->n_blocks; b++) {
+        f->w[b] = room(m->blocks[b].elements * sizeof(float));
+        f->g[b] = room(m->blocks[b].elements * sizeof(float));
+        check(oc_model_read_block(m, f->weights, b, OC_F32, f->w[b], scratch, scratch_bytes, &err),
+              &err);
+    }
+    free(scratch);
+}
+
+static void open_fixture(fixture *f, const char *dir) {
+    oc_error err = {0};
+    char path[1024];
+    *f = (fixture){.dir = dir};
+    check(oc_model_open(&f->model, dir, &err), &err);
+    check(oc_tensors_open(&f->weights, dir, &err), &err);
+    check(oc_model_check_tensors(f->model, f->weights, &err), &err);
+    snprintf(path, sizeof path, "%s/expected.safetensors", dir);
+    check(oc_tensors_open(&f->expected, path, &err), &err);
+    snprintf(path, sizeof path, "%s/batch.json", dir);
+    json_t *root;
+    check(oc_json_load(&root, path, OC_JSON_NO_NUL, &err), &err);
+    f->tokens = read_rows(root, "tokens", &f->batch, &f->seq);
+    f->labels = read_rows(root, "labels", &f->batch, &f->seq);
+    f->positions = read_rows(root, "positions", &f->batch, &f->seq);
+    f->doc_start = read_rows(root, "doc_start", &f->batch, &f->seq);
+    json_decref(root);
+    f->order = make_order(f->tokens, f->batch * f->seq);
+    f->position_order = make_order(f->positions, f->batch * f->seq);
+    read_blocks(f);
+}
+
+static void close_fixture(fixture *f) {
+    for (int32_t b = 0; b < f->model->n_blocks; b++) {
+        free(f->w[b]);
+        free(f->g[b]);
+    }
+    free(f->w);
+    free(f->g);
+    free(f->tokens);
+    free(f->labels);
+    free(f->positions);
+    free(f->doc_start);
+    free(f->order);
+    free(f->position_order);
+    oc_tensors_close(f->weights);
+    oc_tensors_close(f->expected);
+    oc_model_close(f->model);
+}
+
+/* ---- one forward and backward -----------------------------------------------------------------
+ */
+
+typedef struct buffers {
+    void **act;  /* [n_layers + 1] */
+    void **save; /* [n_layers] */
+    void *d, *work, *head_work, *state, *rows, *position_rows;
+} buffers;
+
+static void open_buffers(buffers *x, const oc_program_shape *s) {
+    int32_t n = s->model->n_layers;
+    x->act = calloc((size_t)n + 1, sizeof *x->act);
+    x->save = calloc((size_t)n, sizeof *x->save);
+    for (int32_t i = 0; i <= n; i++)
+        x->act[i] = room(oc_program_act_bytes(s));
+    for (int32_t i = 0; i < n; i++)
+        x->save[i] = room(oc_program_save_bytes(s));
+    x->d = room(oc_program_act_bytes(s));
+    x->rows = room(oc_program_act_bytes(s));
+    x->position_rows = room(oc_program_act_bytes(s));
+    x->work = room(oc_program_work_bytes(s));
+    x->head_work = room(oc_program_head_work_bytes(s));
+    x->state = room(oc_program_head_state_bytes(s));
+}
+
+static void close_buffers(buffers *x, const oc_program_shape *s) {
+    int32_t n = s->model->n_layers;
+    for (int32_t i = 0; i <= n; i++)
+        free(x->act[i]);
+    for (int32_t i = 0; i < n; i++)
+        free(x->save[i]);
+    free(x->act);
+    free(x->save);
+    free(x->d);
+    free(x->rows);
+    free(x->position_rows);
+    free(x->work);
+    free(x->head_work);
+    free(x->state);
+}
+
+static void forward(const fixture *f, const oc_program_shape *s, const oc_program_batch *b,
+                    buffers *x, results *r) {
+    const oc_model *m = f->model;
+    const oc_device_ops *ops = s->device->ops;
+    int64_t T = f->batch * f->seq;
+    for (int32_t i = 0; i < m->n_table; i++) {
+        const oc_block *k = &m->blocks[m->first_table + i];
+        ops->rows_gather(s->device, OC_F32, T, m->hidden, f->tokens, k->row0, k->rows,
+                         f->w[m->first_table + i], x->rows);
+    }
+    bool learned = m->position_block >= 0;
+    if (learned)
+        ops->rows_gather(s->device, OC_F32, T, m->hidden, f->positions, 0,
+                         m->blocks[m->position_block].rows, f->w[m->position_block],
+                         x->position_rows);
+    oc_program_embed(s, x->rows, learned ? x->position_rows : NULL, x->act[0]);
+    for (int32_t i = 0; i < m->n_layers; i++)
+        oc_program_layer_forward(s, &m->blocks[m->first_layer + i], f->w[m->first_layer + i],
+                                 m->inv_freq, b, x->act[i], x->act[i + 1], x->save[i], x->work);
+    oc_program_final_forward(s, &m->blocks[m->final_norm_block], f->w[m->final_norm_block],
+                             x->act[m->n_layers], x->state);
+    for (int32_t i = m->first_head; i < m->first_head + m->n_head; i++) {
+        const oc_block *k = &m->blocks[i];
+        oc_program_head_forward(s, k, f->w[i], b, x->state, x->head_work);
+        oc_program_head_logits(s, k, f->w[i], x->state, r->logits + k->row0, m->vocab);
+    }
+    oc_program_loss(s, b, x->state, &r->loss);
+}
+
+static void backward(const fixture *f, const oc_program_shape *s, const oc_program_batch *b,
+                     buffers *x, bool recompute) {
+    const oc_model *m = f->model;
+    const oc_device_ops *ops = s->device->ops;
+    int64_t T = f->batch * f->seq;
+    for (int32_t i = m->first_head; i < m->first_head + m->n_head; i++)
+        oc_program_head_backward(s, &m->blocks[i], f->w[i], b, 1.0f, f->g[i], x->state,
+                                 x->head_work);
+    oc_program_final_backward(s, &m->blocks[m->final_norm_block], f->w[m->final_norm_block],
+                              x->act[m->n_layers], x->d, f->g[m->final_norm_block], x->state);
+    for (int32_t i = m->n_layers - 1; i >= 0; i--) {
+        if (recompute) memset(x->save[i], 0xff, oc_program_save_bytes(s));
+        oc_program_layer_backward(s, &m->blocks[m->first_layer + i], f->w[m->first_layer + i],
+                                  m->inv_freq, b, x->act[i], x->d, f->g[m->first_layer + i],
+                                  x->save[i], recompute, x->work);
+    }
+    for (int32_t i = m->first_table; i < m->first_table + m->n_table; i++) {
+        const oc_block *k = &m->blocks[i];
+        if (!m->tied) memset(f->g[i], 0, k->elements * sizeof(float));
+        ops->rows_scatter(s->device, OC_F32, T, m->hidden, f->tokens, f->order, k->row0, k->rows,
+                          x->d, f->g[i]);
+    }
+    if (m->position_block >= 0) {
+        const oc_block *k = &m->blocks[m->position_block];
+        memset(f->g[m->position_block], 0, k->elements * sizeof(float));
+        ops->rows_scatter(s->device, OC_F32, T, m->hidden, f->positions, f->position_order, 0,
+                          k->rows, x->d, f->g[m->position_block]);
+    }
+}
+
+/* ---- comparing --------------------------------------------------------------------------------
+ */
+
+static float *expected_values(const fixture *f, const char *name, uint64_t *n) {
+    oc_error err = {0};
+    const oc_tensor_info *x = oc_tensors_find(f->expected, name);
+    if (!x) fail_msg("%s: no '%s' among the expected tensors", f->dir, name);
+    float *v = room(x->elements * sizeof *v);
+    check(oc_tensors_read(f->expected, x, 0, x->elements, OC_F32, v, &err), &err);
+    *n = x->elements;
+    return v;
+}
+
+/* Largest difference of n values: ours[i * step] against theirs[i]. NaN counts as infinite. */
+static void differ(const float *ours, uint64_t step, const float *theirs, uint64_t n, double *most,
+                   double *scale) {
+    for (uint64_t i = 0; i < n; i++) {
+        double e = fabs((double)ours[i * step] - (double)theirs[i]);
+        *most = e == e ? fmax(*most, e) : INFINITY;
+        *scale = fmax(*scale, fabs((double)theirs[i]));
+    }
+}
+
+static double judge(const fixture *f, const char *device, const char *name, double most,
+                    double scale) {
+    double error = most == 0 ? 0 : most / scale;
+    if (!(error <= MOST_ERROR))
+        fail_msg("%s on %s: %s differs from PyTorch by %.3g (largest value %.3g)", f->dir, device,
+                 name, most, scale);
+    return error;
+}
+
+/* All specs of one file tensor (chunks) against the tensor's gradient; returns the error. */
+static double compare_gradient(const fixture *f, const char *device, const char *name) {
+    const oc_model *m = f->model;
+    char key[256];
+    snprintf(key, sizeof key, "grad.%s", name);
+    uint64_t n, seen = 0;
+    float *theirs = expected_values(f, key, &n);
+    double most = 0, scale = 0;
+    for (int32_t b = 0; b < m->n_blocks; b++)
+        for (int32_t i = 0; i < m->blocks[b].n_tensors; i++) {
+            const oc_tensor_spec *t = &m->tensors[m->blocks[b].first_tensor + i];
+            if (strcmp(t->name, name) != 0) continue;
+            const float *ours = f->g[b] + t->offset;
+            seen += t->elements;
+            uint64_t rows = (uint64_t)t->rows, cols = (uint64_t)t->cols;
+            uint64_t row0 = (uint64_t)t->file_row0;
+            if (t->transposed)
+                for (uint64_t c = 0; c < cols; c++)
+                    differ(ours + c, cols, theirs + c * (uint64_t)t->file_dims[1] + row0, rows,
+                           &most, &scale);
+            else
+                differ(ours, 1, theirs + row0 * cols, t->elements, &most, &scale);
+        }
+    assert_int_equal(seen, n);
+    free(theirs);
+    return judge(f, device, key, most, scale);
+}
+
+static void check_padding(const fixture *f) {
+    const oc_model *m = f->model;
+    for (int32_t b = 0; b < m->n_blocks; b++) {
+        uint64_t end = 0;
+        for (int32_t i = 0; i <= m->blocks[b].n_tensors; i++) {
+            const oc_tensor_spec *t = &m->tensors[m->blocks[b].first_tensor + i];
+            uint64_t next = i < m->blocks[b].n_tensors ? t->offset : m->blocks[b].elements;
+            for (; end < next; end++)
+                if (f->w[b][end] != 0 || f->g[b][end] != 0)
+                    fail_msg("%s: padding of block %d is not zero", f->dir, b);
+            if (i < m->blocks[b].n_tensors) end = t->offset + t->elements;
+        }
+    }
+}
+
+static void compare(const fixture *f, const char *device, const results *r) {
+    uint64_t n;
+    double most = 0, scale = 0, worst = 0;
+    float *theirs = expected_values(f, "logits", &n);
+    assert_int_equal(n, f->batch * f->seq * f->model->vocab);
+    differ(r->logits, 1, theirs, n, &most, &scale);
+    free(theirs);
+    double logits = judge(f, device, "logits", most, scale);
+    theirs = expected_values(f, "loss_sum", &n);
+    double loss = judge(f, device, "loss", fabs(r->loss - (double)theirs[0]), (double)theirs[0]);
+    free(theirs);
+    int32_t gradients = 0;
+    for (int32_t i = 0; i < f->model->n_tensors; i++) {
+        const char *name = f->model->tensors[i].name;
+        if (i > 0 && name == f->model->tensors[i - 1].name) continue;
+        worst = fmax(worst, compare_gradient(f, device, name));
+        gradients++;
+    }
+    /* nothing in the reference that we do not have */
+    assert_int_equal(gradients + 3, oc_tensors_count(f->expected));
+    check_padding(f);
+    print_message("  %-40s logits %.1e loss %.1e gradients %.1e (%d)\n", device, logits, loss,
+                  worst, gradients);
+}
+
+/* ---- the devices ------------------------------------------------------------------------------
+ */
+
+static void run_on(fixture *f, oc_device *device) {
+    oc_program_shape s = {f->model, device, OC_F32, f->batch, f->seq};
+    oc_program_batch b = {f->tokens, f->labels, f->positions, f->doc_start};
+    buffers x;
+    results r = {0};
+    void *scratch = room(device->ops->scratch_bytes(device));
+    device->ops->lend_scratch(device, scratch);
+    open_buffers(&x, &s);
+    r.logits = room((uint64_t)(f->batch * f->seq * f->model->vocab) * sizeof(float));
+    for (int recompute = 0; recompute <= 1; recompute++) {
+        for (int32_t i = 0; i < f->model->n_blocks; i++)
+            memset(f->g[i], 0xff, f->model->blocks[i].elements * sizeof(float));
+        forward(f, &s, &b, &x, &r);
+        backward(f, &s, &b, &x, recompute);
+        assert_int_equal(oc_device_status(device), OC_OK);
+        compare(f, oc_device_kernels(device), &r);
+    }
+    close_buffers(&x, &s);
+    free(r.logits);
+    free(scratch);
+}
+
+static void compare_directory(const char *dir) {
+    oc_error err = {0};
+    fixture f;
+    oc_device *device;
+    oc_pool *pool;
+    print_message("%s\n", dir);
+    open_fixture(&f, dir);
+    check(oc_device_open_reference(&device, &err), &err);
+    run_on(&f, device);
+    oc_device_close(device);
+    check(oc_pool_open(&pool, 2, &err), &err);
+    static const oc_isa isas[] = {OC_ISA_PLAIN, OC_ISA_AVX2, OC_ISA_AVX512};
+    for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+        oc_status s = oc_device_open_cpu(&device, pool, isas[i], &err);
+        if (s == OC_E_UNSUPPORTED && isas[i] != OC_ISA_PLAIN) continue;
+        check(s, &err);
+        run_on(&f, device);
+        oc_device_close(device);
+    }
+    oc_pool_close(pool);
+    close_fixture(&f);
+}
+
+static const char *const *directories;
+static int n_directories;
+
+static void test_given_directories_match_pytorch(void **state) {
+    (void)state;
+    for (int i = 0; i < n_directories; i++)
+        compare_directory(directories[i]);
+}
+
+#define FIXTURE(function, name)                                                                    \
+    static void function(void **state) {                                                           \
+        (void)state;                                                                               \
+        compare_directory(OC_TEST_DATA "/models/" name);                                           \
+    }
+FIXTURE(test_llama_untied_gqa_matches_pytorch, "llama-untied")
+FIXTURE(test_llama_tied_chunks_matches_pytorch, "llama-tied")
+FIXTURE(test_llama_with_biases_matches_pytorch, "llama-bias")
+FIXTURE(test_gpt2_matches_pytorch, "gpt2")
+FIXTURE(test_gpt2_bare_names_chunks_matches_pytorch, "gpt2-chunks")
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest fixtures[] = {
+        cmocka_unit_test(test_llama_untied_gqa_matches_pytorch),
+        cmocka_unit_test(test_llama_tied_chunks_matches_pytorch),
+        cmocka_unit_test(test_llama_with_biases_matches_pytorch),
+        cmocka_unit_test(test_gpt2_matches_pytorch),
+        cmocka_unit_test(test_gpt2_bare_names_chunks_matches_pytorch),
+    };
+    const struct CMUnitTest given[] = {cmocka_unit_test(test_given_directories_match_pytorch)};
+    if (argc <= 1) return cmocka_run_group_tests(fixtures, NULL, NULL);
+    directories = (const char *const *)(argv + 1);
+    n_directories = argc - 1;
+    return cmocka_run_group_tests(given, NULL, NULL);
+}

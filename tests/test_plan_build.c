@@ -1,0 +1,307 @@
+/* Every placement of the training plans passes verify, and no access of them can be left out. */
+#include "plan_case.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static oc_plan_set *built(const oc_build_spec *s) {
+    oc_plan_set *set = NULL;
+    oc_build_ids ids;
+    oc_error err = {0};
+    if (oc_build(s, &set, &ids, &err) != OC_OK) fail_msg("%s", err.message);
+    oc_build_ids_release(&ids);
+    return set;
+}
+
+static void verified(const oc_plan_set *set) {
+    oc_error err = {0};
+    if (oc_plan_verify(set, &err) != OC_OK) fail_msg("%s", err.message);
+}
+
+static void sweep(const char *json) {
+    oc_model *m = case_model(json);
+    int count = 0;
+    for (int micros = 1; micros <= 3; micros += 2)
+        for (int group = 1; group <= micros; group++)
+            for (int slots = 0; slots <= 4; slots++) /* 0: resident */
+                for (int acts = 0; acts <= 3; acts += 3)
+                    for (int kept = 0; kept <= m->n_layers; kept += m->n_layers)
+                        for (int dtype = 0; dtype < 2; dtype++) {
+                            oc_build_spec s = case_spec(m);
+                            s.dtype = dtype ? OC_BF16 : OC_F32;
+                            s.micros = micros;
+                            s.place.group = group;
+                            s.place.resident = slots == 0;
+                            s.place.slots = slots;
+                            s.place.act_slots = acts;
+                            s.place.kept_layers = kept;
+                            s.place.slabs = 1 + count % 3;
+                            oc_plan_set *set = built(&s);
+                            verified(set);
+                            if (count % 7 == 0) {
+                                oc_error err = {0};
+                                assert_int_equal(oc_plan_add_poison(set, OC_BODY_POISON, &err),
+                                                 OC_OK);
+                                verified(set);
+                            }
+                            oc_plan_set_free(set);
+                            count++;
+                        }
+    assert_true(count >= 100);
+    oc_model_close(m);
+}
+
+static void every_placement_of_untied_llama_verifies(void **state) {
+    (void)state;
+    sweep(llama_untied);
+}
+
+static void every_placement_of_tied_llama_verifies(void **state) {
+    (void)state;
+    sweep(llama_tied);
+}
+
+static void every_placement_of_gpt2_verifies(void **state) {
+    (void)state;
+    sweep(gpt2_small);
+}
+
+/* Another access of the op with the same pieces, at least as strong, covers the dropped one. */
+static bool redundant(const oc_plan *p, const oc_op *op, const oc_access *a) {
+    for (uint32_t k = 0; k < op->n_accesses; k++) {
+        const oc_access *x = &p->accesses[op->first_access + k];
+        if (x == a || x->buffer != a->buffer || x->role != a->role) continue;
+        if (x->first <= a->first && x->first + x->count >= a->first + a->count &&
+            x->mode == a->mode)
+            return true;
+    }
+    return false;
+}
+
+static void drop_each(const char *json, oc_placement place, int micros) {
+    oc_model *m = case_model(json);
+    oc_build_spec s = case_spec(m);
+    s.micros = micros;
+    s.place = place;
+    oc_plan_set *set = built(&s);
+    verified(set);
+    int caught = 0, needless = 0;
+    for (uint32_t q = 0; q < set->n_plans; q++) {
+        oc_plan *p = &set->plans[q];
+        for (uint32_t i = 0; i < p->n_ops; i++)
+            for (uint32_t k = 0; k < p->ops[i].n_accesses; k++) {
+                oc_op *op = &p->ops[i];
+                oc_access *a = &p->accesses[op->first_access + k], kept = *a;
+                oc_access *last = &p->accesses[op->first_access + op->n_accesses - 1];
+                bool needed = !redundant(p, op, a);
+                *a = *last;
+                op->n_accesses--;
+                oc_error err = {0};
+                assert_int_equal(oc_plan_derive(set, &err), OC_OK);
+                bool refused = oc_plan_verify(set, NULL) == OC_E_PLAN;
+                if (!refused && needed)
+                    fail_msg("op %u (%s) lost %s of %s unnoticed", i,
+                             oc_op_kind_name((oc_op_kind)op->kind),
+                             oc_role_name((oc_role)kept.role), set->buffers[kept.buffer].name);
+                if (refused)
+                    caught++;
+                else
+                    needless++;
+                op->n_accesses++;
+                *last = *a;
+                *a = kept;
+            }
+    }
+    assert_true(caught > 200);
+    assert_int_equal(needless, 0);
+    oc_plan_set_free(set);
+    oc_model_close(m);
+}
+
+static void no_access_of_a_streamed_step_can_be_dropped(void **state) {
+    (void)state;
+    drop_each(llama_untied,
+              (oc_placement){.compute = OC_TIER_DEVICE,
+                             .slots = 2,
+                             .slabs = 2,
+                             .group = 1,
+                             .act_slots = 3,
+                             .kept_layers = 1,
+                             .piece_elements = OC_NORM_CHUNK},
+              2);
+}
+
+static void no_access_of_a_tied_breadth_first_step_can_be_dropped(void **state) {
+    (void)state;
+    drop_each(llama_tied,
+              (oc_placement){.compute = OC_TIER_DEVICE,
+                             .slots = 3,
+                             .slabs = 1,
+                             .group = 2,
+                             .piece_elements = OC_NORM_CHUNK},
+              2);
+}
+
+static void no_access_of_a_resident_gpt2_step_can_be_dropped(void **state) {
+    (void)state;
+    drop_each(gpt2_small,
+              (oc_placement){.compute = OC_TIER_HOST,
+                             .resident = true,
+                             .slabs = 1,
+                             .group = 1,
+                             .piece_elements = OC_NORM_CHUNK},
+              2);
+}
+
+/* No data race, yet wrong: the rows for step t + 1 read before the update of step t. */
+static void a_fetch_of_next_steps_value_before_its_update_is_refused(void **state) {
+    (void)state;
+    oc_model *m = case_model(llama_untied);
+    oc_build_spec s = case_spec(m);
+    oc_plan_set *set = built(&s);
+    oc_plan *p = &set->plans[0];
+    int changed = 0;
+    for (uint32_t i = 0; i < p->n_ops && !changed; i++) {
+        if (p->ops[i].kind != OC_OP_FETCH || p->ops[i].block == UINT32_MAX) continue;
+        for (uint32_t k = 0; k < p->ops[i].n_accesses; k++) {
+            oc_access *a = &p->accesses[p->ops[i].first_access + k];
+            if (a->role == OC_ROLE_SRC || a->role == OC_ROLE_DST) {
+                a->value.version = 1;
+                changed = 1;
+            }
+        }
+    }
+    assert_true(changed);
+    oc_error err = {0};
+    assert_int_equal(oc_plan_derive(set, &err), OC_OK);
+    assert_int_equal(oc_plan_verify(set, &err), OC_E_PLAN);
+    assert_non_null(strstr(err.message, "not there at that point"));
+    oc_plan_set_free(set);
+    oc_model_close(m);
+}
+
+/* Each wait is needed: without it verify sees a race. */
+static void every_derived_wait_is_needed(void **state) {
+    (void)state;
+    oc_model *m = case_model(llama_tied);
+    oc_build_spec s = case_spec(m);
+    s.place.act_slots = 2;
+    oc_plan_set *set = built(&s);
+    int dropped = 0;
+    for (uint32_t q = 0; q < set->n_plans; q++) {
+        oc_plan *p = &set->plans[q];
+        for (uint32_t i = 0; i < p->n_ops; i++)
+            for (uint32_t k = 0; k < p->ops[i].n_waits; k++) {
+                oc_wait *w = &p->waits[p->ops[i].first_wait + k], kept = *w;
+                if (w->seq == 1) continue; /* a wait for op 0 cannot be written */
+                w->seq--;
+                if (oc_plan_verify(set, NULL) != OC_E_PLAN)
+                    fail_msg("op %u need not wait for %s %u", i, oc_lane_name((oc_lane)w->lane),
+                             kept.seq);
+                *w = kept;
+                dropped++;
+            }
+    }
+    assert_true(dropped > 50);
+    oc_plan_set_free(set);
+    oc_model_close(m);
+}
+
+/* Next forward follows the updates block by block: the first layer's fetch waits for its own update
+ * only. */
+static void next_step_starts_while_later_blocks_update(void **state) {
+    (void)state;
+    oc_model *m = case_model(llama_untied);
+    oc_build_spec s = case_spec(m);
+    oc_plan_set *set = built(&s);
+    const oc_plan *p = &set->plans[0];
+    uint32_t layer = (uint32_t)m->first_layer;
+    for (uint32_t w = 0; w < set->n_pairs[0][0]; w++) {
+        const oc_wait *x = &set->pairs[0][0][w];
+        const oc_op *op = &p->ops[x->op];
+        if (op->kind != OC_OP_FETCH || op->block != layer || x->lane != OC_LANE_OPTIM) continue;
+        for (uint32_t i = 0; i < p->n_ops; i++)
+            if (p->ops[i].lane == OC_LANE_OPTIM && p->ops[i].seq == x->seq) {
+                assert_int_equal(p->ops[i].kind, OC_OP_UPDATE);
+                assert_int_equal(p->ops[i].block, layer);
+                oc_plan_set_free(set);
+                oc_model_close(m);
+                return;
+            }
+    }
+    fail_msg("the fetch of the first layer does not wait for an update");
+}
+
+static void doubling_the_vocabulary_adds_no_workspace(void **state) {
+    (void)state;
+    oc_model *small = case_model(llama_tied);
+    char json[512];
+    const char *at = strstr(llama_tied, "1100");
+    (void)snprintf(json, sizeof json, "%.*s2200%s", (int)(at - llama_tied), llama_tied, at + 4);
+    oc_model *large = case_model(json);
+    uint64_t use[2][OC_USE_COUNT], bytes;
+    for (int i = 0; i < 2; i++) {
+        oc_build_spec s = case_spec(i ? large : small);
+        oc_error err = {0};
+        assert_int_equal(oc_build_measure(&s, OC_TIER_DEVICE, &bytes, use[i], &err), OC_OK);
+    }
+    assert_int_equal(use[0][OC_USE_WORKSPACE], use[1][OC_USE_WORKSPACE]);
+    oc_model_close(small);
+    oc_model_close(large);
+}
+
+static void arenas_are_within_five_percent_of_the_lower_bound(void **state) {
+    (void)state;
+    oc_model *m = case_model(llama_tied);
+    oc_build_spec s = case_spec(m);
+    oc_plan_set *set = built(&s);
+    for (int t = 0; t < 2; t++) {
+        double arena = (double)set->arena_bytes[t];
+        double bound = (double)oc_plan_lower_bound(set, (oc_tier)t);
+        if (arena > 1.05 * bound)
+            fail_msg("%s: %.0f over %.0f", oc_tier_name((oc_tier)t), arena, bound);
+    }
+    oc_plan_set_free(set);
+    oc_model_close(m);
+}
+
+static void wrong_placements_are_refused(void **state) {
+    (void)state;
+    oc_model *m = case_model(llama_tied);
+    oc_build_spec s = case_spec(m);
+    oc_placement good = s.place;
+    oc_build_ids ids;
+    oc_plan_set *set = NULL;
+    oc_error err = {0};
+    oc_placement bad[5] = {good, good, good, good, good};
+    bad[0].slots = 0;
+    bad[1].slabs = 0;
+    bad[2].act_slots = 1;
+    bad[3].group = 3;
+    bad[4].piece_elements = 1000;
+    for (int i = 0; i < 5; i++) {
+        s.place = bad[i];
+        assert_int_equal(oc_build(&s, &set, &ids, &err), OC_E_INVALID);
+        assert_true(err.message[0] != 0);
+        assert_null(set);
+    }
+    oc_model_close(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_placement_of_untied_llama_verifies),
+        cmocka_unit_test(every_placement_of_tied_llama_verifies),
+        cmocka_unit_test(every_placement_of_gpt2_verifies),
+        cmocka_unit_test(no_access_of_a_streamed_step_can_be_dropped),
+        cmocka_unit_test(no_access_of_a_tied_breadth_first_step_can_be_dropped),
+        cmocka_unit_test(no_access_of_a_resident_gpt2_step_can_be_dropped),
+        cmocka_unit_test(a_fetch_of_next_steps_value_before_its_update_is_refused),
+        cmocka_unit_test(every_derived_wait_is_needed),
+        cmocka_unit_test(next_step_starts_while_later_blocks_update),
+        cmocka_unit_test(doubling_the_vocabulary_adds_no_workspace),
+        cmocka_unit_test(arenas_are_within_five_percent_of_the_lower_bound),
+        cmocka_unit_test(wrong_placements_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
