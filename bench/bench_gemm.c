@@ -100,7 +100,8 @@ static int by_value(const void *a, const void *b) {
 static void bench_shape(const shape *s, entry *e, int entries, oc_pool *pool, void *scratch,
                         int rounds) {
     oc_gemm g[OC_DTYPE_COUNT];
-    for (int t = 0; t < OC_DTYPE_COUNT; t++) g[t] = product_of(s, (oc_dtype)t);
+    for (int t = 0; t < OC_DTYPE_COUNT; t++)
+        g[t] = product_of(s, (oc_dtype)t);
     for (int r = -1; r < rounds; r++) /* round -1 warms up */
         for (int i = 0; i < entries; i++) {
             const oc_gemm *p = &g[e[i].dtype];
@@ -155,9 +156,11 @@ int main(int argc, char **argv) {
     }
     printf("GF/s, %d threads, best = %s, tiles = %s\n%-26s", threads, oc_gemm_name(best),
            oc_gemm_name(&oc_gemm_onednn), "");
-    for (int i = 0; i < n; i++) printf(" %14s", e[i].name);
+    for (int i = 0; i < n; i++)
+        printf(" %14s", e[i].name);
     printf("\n");
-    for (int s = first; s <= last; s++) bench_shape(&shapes[s], e, n, pool, scratch, rounds);
+    for (int s = first; s <= last; s++)
+        bench_shape(&shapes[s], e, n, pool, scratch, rounds);
     free(scratch);
     oc_pool_close(pool);
     return 0;

@@ -56,6 +56,7 @@ static inline void put_text(const char *dir, const char *name, const char *text)
 static inline char *get_file(const char *dir, const char *name, size_t *n) {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s", dir, name);
+    *n = 0;
     FILE *f = fopen(path, "rb");
     if (f == NULL) return NULL;
     char *buf = malloc(1 << 20);

@@ -48,7 +48,7 @@ static int report(const char *message, int c, oc_dtype t, int threads) {
 }
 
 /* Returns the number of differences, each printed. */
-static int compare_case(fixture *f, oc_device *const *devices, int c, oc_dtype t) {
+OC_NODISCARD static int compare_case(fixture *f, oc_device *const *devices, int c, oc_dtype t) {
     case_run want, first, other;
     int bad = report(run_case(f->reference, c, t, 0, &want), c, t, 0);
     bad += report(run_case(devices[0], c, t, 0, &first), c, t, 1);
@@ -71,14 +71,16 @@ static void compare_isa(void **state, oc_isa isa) {
         devices[i] = open_with_scratch(f->pool[i], isa, &scratch[i]);
         if (!devices[i]) skip();
     }
+    int bad = 0;
     for (int c = 0; c < OP_CASES; c++) {
         for (int t = 0; t < OC_DTYPE_COUNT; t++)
-            compare_case(f, devices, c, (oc_dtype)t);
+            bad += compare_case(f, devices, c, (oc_dtype)t);
     }
     for (int i = 0; i < POOLS; i++) {
         oc_device_close(devices[i]);
         free(scratch[i]);
     }
+    assert_int_equal(bad, 0);
 }
 
 static void plain_matches_reference(void **state) { compare_isa(state, OC_ISA_PLAIN); }

@@ -138,6 +138,10 @@ static void pads_and_truncates_without_packing(void **state) {
                                      {100, 2, I, I, I, I, I, I},
                                      {0, 1, 2, 0, 1, 2, 3, 4},
                                      {0, 0, 0, 3, 3, 3, 3, 3}},
+                                    {{1, 101, 2, 9, 9, 9, 9, 9},
+                                     {101, 2, I, I, I, I, I, I},
+                                     {0, 1, 2, 0, 1, 2, 3, 4},
+                                     {0, 0, 0, 3, 3, 3, 3, 3}},
                                     {{1, 110, 111, 112, 113, 114, 115, 116},
                                      {110, 111, 112, 113, 114, 115, 116, I},
                                      {0, 1, 2, 3, 4, 5, 6, 7},
@@ -149,10 +153,11 @@ static void pads_and_truncates_without_packing(void **state) {
     fixture f;
     start(&f, 8, false);
     f.spec.pad_id = 9;
-    add(&f, "rows.jsonl", "{\"text\":\"a\"}\n{\"text\":\"klmnopqrstu\"}\n{\"text\":\"bcdefg\"}\n");
+    add(&f, "rows.jsonl",
+        "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{\"text\":\"klmnopqrstu\"}\n{\"text\":\"bcdefg\"}\n");
     oc_dataset *d = open_ok(&f);
-    check_sequences(d, want, 3);
-    check_report(d, (oc_dataset_report){.rows = 3, .truncated = 1, .tokens = 19, .targets = 16});
+    check_sequences(d, want, 4);
+    check_report(d, (oc_dataset_report){.rows = 4, .truncated = 1, .tokens = 22, .targets = 18});
     oc_dataset_close(d);
     stop(&f);
 }
@@ -250,10 +255,10 @@ static void reads_a_line_longer_than_the_buffer(void **state) {
     enum { N = 600000 };
     char *text = malloc(N + 64);
     assert_non_null(text);
-    int n = sprintf(text, "{\"text\":\"");
+    int n = snprintf(text, N + 64, "{\"text\":\"");
     memset(text + n, 'x', N);
     n += N;
-    n += sprintf(text + n, "\"}\n{\"text\":\"y\"}");
+    n += snprintf(text + n, (size_t)(N + 64 - n), "\"}\n{\"text\":\"y\"}");
     fixture f;
     start(&f, 4096, true);
     add_bytes(&f, "wide.jsonl", text, (size_t)n);

@@ -8,15 +8,15 @@ jobs=${JOBS:-$(nproc)}
 generator=()
 command -v ninja >/dev/null && generator=(-G Ninja)
 
-# suite FOLDER SANITIZERS [ctest options]
+# suite FOLDER SANITIZERS TARGET [ctest options]
 suite() {
-    local folder=$1 sanitizers=$2
-    shift 2
-    [ -f "$folder/CMakeCache.txt" ] || local fresh=("${generator[@]}")
+    local folder=$1 sanitizers=$2 target=$3 fresh=()
+    shift 3
+    [ -f "$folder/CMakeCache.txt" ] || fresh=("${generator[@]}")
     cmake -S . -B "$folder" "${fresh[@]}" -DCMAKE_BUILD_TYPE=Release "-DOC_SANITIZE=$sanitizers" \
         >/dev/null
-    cmake --build "$folder" -j "$jobs"
-    tools/test.sh "$folder" -j "$jobs" "$@"
+    cmake --build "$folder" -j "$jobs" --target "$target"
+    tools/test.sh "$folder" "$@"
 }
 
 case ${1:-all} in
@@ -30,5 +30,5 @@ esac
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-[ "${1:-all}" = tsan ] || suite build-asan 'address;undefined'
-[ "${1:-all}" = asan ] || suite build-tsan thread -L tsan
+[ "${1:-all}" = tsan ] || suite build-asan 'address;undefined' all
+[ "${1:-all}" = asan ] || suite build-tsan thread tsan_tests -L tsan

@@ -15,6 +15,7 @@ int oc_cmd_plan(oc_config *c) {
         st = oc_setup_print_json(s, stdout, &err);
     else
         oc_setup_print(s, stdout);
+    if (c->plan_ops && !c->json) oc_setup_print_ops(s, stdout);
     if (st != OC_OK) oc_log(OC_LOG_ERROR, "%s", err.message);
     oc_setup_close(s);
     return st == OC_OK ? OC_EXIT_DONE : OC_EXIT_FAILED;

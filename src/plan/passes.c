@@ -144,42 +144,79 @@ oc_status oc_plan_add_poison(oc_plan_set *s, uint16_t poison_body, oc_error *err
 
 /* ---- lower bound ---- */
 
-/* Bytes of buffers that hold a value someone still wants, at the worst moment of program order. */
-static uint64_t peak_of(const oc_plan_set *s, const oc_plan *p, oc_tier tier, uint32_t *first,
-                        uint32_t *last) {
-    for (uint32_t b = 0; b < s->n_buffers; b++) {
-        first[b] = UINT32_MAX;
-        last[b] = 0;
-    }
+/* A value of a transient buffer lives from the op that writes it to its last reader. Slots, slabs
+ * and stages are held throughout on purpose (so that transfers run ahead), and what no op touches
+ * is lent. */
+static bool held(const oc_buffer *b, bool touched) {
+    if (b->life != OC_LIFE_TRANSIENT || !touched) return true;
+    bool pool = b->use == OC_USE_WEIGHTS || b->use == OC_USE_GRADIENTS || b->use == OC_USE_STAGING;
+    return pool && !b->alias;
+}
+
+typedef struct lifetime {
+    uint32_t start, last; /* op indices of the value that is there now */
+    bool touched;
+} lifetime;
+
+/* Bytes live at each op, as differences. */
+static void end_life(const oc_buffer *b, const lifetime *x, int64_t *delta) {
+    if (!x->touched) return;
+    delta[x->start] += (int64_t)b->bytes;
+    delta[x->last + 1] -= (int64_t)b->bytes;
+}
+
+static void live_bytes(const oc_plan_set *s, const oc_plan *p, oc_tier tier, lifetime *lives,
+                       int64_t *delta) {
     for (uint32_t i = 0; i < p->n_ops; i++)
         for (uint32_t k = 0; k < p->ops[i].n_accesses; k++) {
-            uint32_t b = p->accesses[p->ops[i].first_access + k].buffer;
-            if (first[b] == UINT32_MAX) first[b] = i;
-            last[b] = i;
+            const oc_access *a = &p->accesses[p->ops[i].first_access + k];
+            const oc_buffer *b = &s->buffers[a->buffer];
+            lifetime *x = &lives[a->buffer];
+            if (b->tier != tier) continue;
+            if (!held(b, true) && a->mode == OC_WRITE && b->pieces == 1) {
+                end_life(b, x, delta);
+                x->start = i;
+            } else if (!x->touched) {
+                x->start = i;
+            }
+            x->touched = true;
+            x->last = i;
         }
-    uint64_t peak = 0;
-    for (uint32_t i = 0; i < p->n_ops; i++) {
-        uint64_t live = 0;
-        for (uint32_t b = 0; b < s->n_buffers; b++) {
-            const oc_buffer *x = &s->buffers[b];
-            if (x->tier != tier) continue;
-            /* what no op touches (scratch lent to the device) and what is carried is always live */
-            bool always = x->life != OC_LIFE_TRANSIENT || first[b] == UINT32_MAX;
-            if (!always && (i < first[b] || i > last[b])) continue;
-            live += x->life == OC_LIFE_SUBMISSION ? 2 * x->bytes : x->bytes;
-        }
-        peak = oc_max_u64(peak, live);
+}
+
+static uint64_t peak_of(const oc_plan_set *s, const oc_plan *p, oc_tier tier, lifetime *lives,
+                        int64_t *delta) {
+    memset(lives, 0, s->n_buffers * sizeof *lives);
+    memset(delta, 0, (p->n_ops + 2u) * sizeof *delta);
+    live_bytes(s, p, tier, lives, delta);
+    int64_t always = 0;
+    for (uint32_t b = 0; b < s->n_buffers; b++) {
+        const oc_buffer *x = &s->buffers[b];
+        if (x->tier != tier) continue;
+        int64_t copies = x->life == OC_LIFE_SUBMISSION ? 2 : 1;
+        if (held(x, lives[b].touched))
+            always += copies * (int64_t)x->bytes;
+        else
+            end_life(x, &lives[b], delta);
     }
-    return peak;
+    int64_t now = 0, peak = 0;
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        now += delta[i];
+        if (now > peak) peak = now;
+    }
+    return (uint64_t)(always + peak);
 }
 
 uint64_t oc_plan_lower_bound(const oc_plan_set *s, oc_tier tier) {
-    uint32_t *first = calloc(s->n_buffers + 1u, sizeof *first);
-    uint32_t *last = calloc(s->n_buffers + 1u, sizeof *last);
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < s->n_plans; i++)
+        if (s->plans[i].n_ops > most) most = s->plans[i].n_ops;
+    lifetime *lives = calloc(s->n_buffers + 1u, sizeof *lives);
+    int64_t *delta = calloc(most + 2u, sizeof *delta);
     uint64_t peak = 0;
-    for (uint32_t i = 0; first && last && i < s->n_plans; i++)
-        peak = oc_max_u64(peak, peak_of(s, &s->plans[i], tier, first, last));
-    free(first);
-    free(last);
+    for (uint32_t i = 0; lives && delta && i < s->n_plans; i++)
+        peak = oc_max_u64(peak, peak_of(s, &s->plans[i], tier, lives, delta));
+    free(lives);
+    free(delta);
     return peak;
 }

@@ -68,7 +68,7 @@ typedef enum oc_use {
 const char *oc_use_name(oc_use u); /* "kv_cache" */
 
 typedef uint32_t oc_buffer_id;
-enum { OC_NO_BUFFER = UINT32_MAX };
+#define OC_NO_BUFFER UINT32_MAX
 
 /* A value: what bytes mean, not where they are. Packed so that it compares as one number.
  * version counts updates: a plan starts with every persistent value at 0 and ends with all that it

@@ -28,13 +28,14 @@ char *oc_writer_path(const oc_writer *w, int32_t shard, bool temporary) {
 
 static json_t *slot_json(const oc_writer_slot *s, uint64_t begin) {
     json_t *shape = json_array();
+    uint64_t end = begin + s->bytes;
     for (int32_t i = 0; i < s->ndim; i++)
         if (json_array_append_new(shape, json_integer((json_int_t)s->dims[i])) != 0) {
             json_decref(shape);
             return NULL;
         }
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", oc_file_dtype_name(s->dtype), "shape", shape,
-                     "data_offsets", (json_int_t)begin, (json_int_t)(begin + s->bytes));
+                     "data_offsets", (json_int_t)begin, (json_int_t)end);
 }
 
 static oc_status header_json(const oc_writer *w, int32_t lo, int32_t hi, json_t *root,
@@ -60,9 +61,9 @@ static oc_status header_json(const oc_writer *w, int32_t lo, int32_t hi, json_t 
 }
 
 /* Spaces round the header up to 8 bytes, so that tensor data begins aligned. */
-static oc_status frame(const oc_writer *w, const char *json, char **out, uint64_t *n,
+static oc_status frame(const oc_writer *w, const char *json, uint64_t text, char **out, uint64_t *n,
                        oc_error *err) {
-    uint64_t text = strlen(json), padded = oc_align_up(text, 8);
+    uint64_t padded = oc_align_up(text, 8);
     if (padded > OC_ST_MAX_HEADER)
         return oc_fail(err, OC_E_INVALID,
                        "%s: a header of %" PRIu64
@@ -84,7 +85,8 @@ oc_status oc_writer_header(const oc_writer *w, int32_t lo, int32_t hi, char **ou
     if (root == NULL) return no_memory(w, err);
     oc_status s = header_json(w, lo, hi, root, err);
     char *json = s == OC_OK ? json_dumps(root, JSON_COMPACT) : NULL;
-    if (s == OC_OK) s = json == NULL ? no_memory(w, err) : frame(w, json, out, n, err);
+    if (s == OC_OK)
+        s = json == NULL ? no_memory(w, err) : frame(w, json, strlen(json), out, n, err);
     free(json);
     json_decref(root);
     return s;

@@ -92,9 +92,9 @@ static oc_status open_shard(oc_tensors *t, const char *path, oc_error *err) {
 }
 
 static oc_status reserve(oc_tensors *t, size_t shards, size_t tensors, oc_error *err) {
-    t->shards = calloc(shards, sizeof *t->shards);
+    t->shards = calloc(shards + 1, sizeof *t->shards);
     t->tensors = calloc(tensors + 1, sizeof *t->tensors);
-    if (t->shards == NULL || (tensors > 0 && t->tensors == NULL))
+    if (t->shards == NULL || t->tensors == NULL)
         return oc_fail(err, OC_E_MEMORY, "no memory for %zu shards and %zu tensors", shards,
                        tensors);
     return OC_OK;

@@ -144,10 +144,9 @@ static json_t *member(const json_t *row, const char *key) {
     return json_is_null(v) ? NULL : v; /* exporters write null for an absent column */
 }
 
-static oc_status copy_ints(reader *r, const json_t *list, const char *key, int32_t *out,
+static oc_status copy_ints(reader *r, const json_t *list, size_t n, const char *key, int32_t *out,
                            oc_error *err) {
     bool labels = strcmp(key, "labels") == 0;
-    size_t n = json_array_size(list);
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
         if (!json_is_integer(v))
@@ -179,7 +178,7 @@ static oc_status take_ids(reader *r, const json_t *row, const json_t *ids, oc_er
                        r->path, r->line, oc_json_type_name(ids));
     size_t n = json_array_size(ids);
     OC_TRY(reserve(r, n, err));
-    OC_TRY(copy_ints(r, ids, "input_ids", r->ids, err));
+    OC_TRY(copy_ints(r, ids, n, "input_ids", r->ids, err));
     OC_TRY(check_mask(r, row, err));
     const json_t *labels = member(row, "labels");
     if (labels != NULL) {
@@ -187,7 +186,7 @@ static oc_status take_ids(reader *r, const json_t *row, const json_t *ids, oc_er
             return oc_fail(err, OC_E_FORMAT,
                            "%s:%" PRIu64 ": \"labels\" is not an array of %zu, as \"input_ids\" is",
                            r->path, r->line, n);
-        OC_TRY(copy_ints(r, labels, "labels", r->labels, err));
+        OC_TRY(copy_ints(r, labels, n, "labels", r->labels, err));
     } else if (n > 0) {
         memcpy(r->labels, r->ids, n * sizeof *r->ids);
     }

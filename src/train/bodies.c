@@ -137,15 +137,19 @@ static int64_t piece_elements(const oc_task *t) {
     return (int64_t)oc_min_u64(piece, block_of(t)->elements - t->op->piece * piece);
 }
 
+/* The last fold of a step yields the norm partials, so it runs even when its micro-batch has no
+ * rows: then it adds nothing. */
 static oc_status fold(const oc_task *t, oc_error *err) {
     const oc_step_context *c = context(t);
+    const oc_control_cell *control = oc_task_role(t, OC_ROLE_CELLS_IN);
     void *acc = oc_task_role(t, OC_ROLE_GRAD);
-    bool in_place = t->op->body == OC_BODY_FOLD_IN_PLACE;
-    bool first = t->op->body != OC_BODY_FOLD;
+    bool nothing = control && !control->live[t->op->micro];
+    bool in_place = nothing || t->op->body == OC_BODY_FOLD_IN_PLACE;
+    bool first = nothing || t->op->body != OC_BODY_FOLD;
     oc_dtype home = oc_build_grad_dtype(c->build, (int32_t)t->op->block);
-    c->shape.device->ops->fold(c->shape.device, piece_elements(t),
-                               in_place ? acc : oc_task_role(t, OC_ROLE_SRC), c->shape.dtype, acc,
-                               home, first, oc_task_role(t, OC_ROLE_PARTIALS));
+    c->shape.device->ops->fold(
+        c->shape.device, piece_elements(t), in_place ? acc : oc_task_role(t, OC_ROLE_SRC),
+        nothing ? home : c->shape.dtype, acc, home, first, oc_task_role(t, OC_ROLE_PARTIALS));
     return device_done(t, err);
 }
 

@@ -68,6 +68,7 @@ typedef struct oc_config {
     uint64_t seed;
     bool serial_lanes;
     double pace[OC_LANE_COUNT]; /* bytes/s; 0 none */
+    bool plan_ops;              /* plan --ops: print the plan op by op */
     bool verify_debug;          /* --debug-memory: poison and protect */
 
     /* After oc_config_resolve(): train_batch = micro_batch x grad_accum x world. micro_batch 0: the

@@ -150,6 +150,8 @@ static const oc_option table[] = {
 
     ROW("serial-lanes", "", OC_T_ON, serial_lanes, RUNS | GENERATE, 0, 0, NULL, debug, "",
         "one operation at a time, for comparison"),
+    ROW("ops", "", OC_T_ON, plan_ops, OC_FOR(OC_CMD_PLAN), 0, 0, NULL, debug, "",
+        "print every op of the plan: what it reads and writes, and what it waits for"),
     ROW("debug-memory", "", OC_T_ON, verify_debug, TRAIN | EVAL, 0, 0, NULL, debug, "",
         "destroy values after their last reader, protect homes between uses"),
     ROW("delay-seed", "", OC_T_UINT64, delay_seed, TRAIN | EVAL, 0, 4e9, NULL, debug, "N",

@@ -184,7 +184,8 @@ static void multiply_columns(block *b, int64_t n) {
         }
         take_runs(&ahead, &next, b_runs);
         take_runs(&ahead, &b->a, a_runs);
-        k->multiply((int)some, b->kc, b->s->a + i / mr * b->panel, b->s->b, sums, b->k0 > 0, &ahead);
+        k->multiply((int)some, b->kc, b->s->a + i / mr * b->panel, b->s->b, sums, b->k0 > 0,
+                    &ahead);
         if (last) k->finish(&d, sums, some, strip.n);
     }
 }
@@ -204,7 +205,8 @@ static void compute_tile(const job *j, const oc_gemm_tile *t, const oc_gemm_tile
             oc_gemm_strip next = rows_of(j, following, 0);
             b.a = region_of_strip(&next);
         }
-        for (int64_t n = 0; n < t->cols; n += j->k->nr) multiply_columns(&b, n);
+        for (int64_t n = 0; n < t->cols; n += j->k->nr)
+            multiply_columns(&b, n);
         b.k0 += b.kc;
     } while (b.k0 < j->depth);
 }

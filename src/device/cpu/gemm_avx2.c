@@ -13,7 +13,7 @@ enum { LANES = 8, MR = 6, NR = 16 };
 
 static bool runs_here(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+           oc_gemm_cpu_has_f16c();
 }
 
 static inline vec v_zero(void) { return _mm256_setzero_ps(); }
@@ -59,9 +59,8 @@ static inline void v_store_part(void *p, oc_dtype t, int n, vec v) {
             _mm256_maskstore_ps(p, first(n), v);
         return;
     }
-    __m128i h = t == OC_BF16
-                    ? to_bf16(v)
-                    : _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m128i h = t == OC_BF16 ? to_bf16(v)
+                             : _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     memcpy(p, &h, (size_t)n * 2);
 }
 

@@ -14,7 +14,7 @@ static bool runs_here(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+           oc_gemm_cpu_has_f16c();
 }
 
 static inline vec v_zero(void) { return _mm512_setzero_ps(); }
@@ -52,8 +52,8 @@ static inline void v_store_part(void *p, oc_dtype t, int n, vec v) {
     else if (t == OC_BF16)
         _mm256_mask_storeu_epi16(p, m, to_bf16(v));
     else
-        _mm256_mask_storeu_epi16(
-            p, m, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        _mm256_mask_storeu_epi16(p, m,
+                                 _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
 static inline __m128 load4(const char *p) {

@@ -123,6 +123,14 @@ static inline oc_gemm_dest oc_gemm_dest_of(const oc_gemm *g, int64_t m, int64_t 
     return d;
 }
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+static inline bool oc_gemm_cpu_has_f16c(void) { /* not all compilers name it to cpu_supports */
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+#endif
+
 /* Packing and finishing in plain C, for any width; sums of a row are sums_ld apart. */
 void oc_gemm_pack_plain(float *dst, int width, const oc_gemm_strip *s);
 void oc_gemm_finish_plain(const oc_gemm_dest *d, const float *sums, int64_t sums_ld, int64_t rows,

@@ -16,8 +16,8 @@ enum {
     COLS = 256,
     DEPTH = 512, /* terms of K of one call: fixes the bits, with ROWS and COLS */
 };
-_Static_assert(ROWS * DEPTH <= OC_GEMM_A_FLOATS, "staged A");
-_Static_assert(COLS * DEPTH + ROWS * COLS <= OC_GEMM_SUM_FLOATS, "staged B and sums");
+_Static_assert(ROWS *DEPTH <= OC_GEMM_A_FLOATS, "staged A");
+_Static_assert(COLS *DEPTH + ROWS * COLS <= OC_GEMM_SUM_FLOATS, "staged B and sums");
 
 #if defined(__SANITIZE_THREAD__)
 #define SANITIZED_THREADS 1
@@ -92,7 +92,8 @@ static void tile(const oc_gemm *g, const oc_gemm_slot *s, const oc_gemm_tile *t)
     }
     /* The library was refused memory: there is no result, and that must not pass for one. */
     if (status != dnnl_success)
-        for (int64_t i = 0; i < (int64_t)ROWS * COLS; i++) sums[i] = NAN;
+        for (int64_t i = 0; i < (int64_t)ROWS * COLS; i++)
+            sums[i] = NAN;
     oc_gemm_dest d = oc_gemm_dest_of(g, t->m, t->n);
     oc_gemm_finish_plain(&d, sums, COLS, t->rows, t->cols);
 }
