@@ -35,10 +35,10 @@ test: deps configure
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 	@tools/test.sh $(BUILD)
 
-demo: outcore
+demo: deps outcore
 	@tools/demo.sh
 
-bench: outcore
+bench: deps outcore
 	@tools/bench.sh
 
 lint:

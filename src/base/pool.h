@@ -20,7 +20,7 @@ typedef struct oc_pool oc_pool;
  * calls at any moment, for per-thread scratch. */
 typedef void oc_pool_fn(void *arg, int64_t task, int worker);
 
-enum { OC_POOL_CALLERS = 8 }; /* lane threads that may be inside oc_pool_for at once */
+enum { OC_POOL_CALLERS = 4 }; /* lane threads that may be inside oc_pool_for at once */
 
 /* cores >= 1: cores - 1 workers are started, with every signal blocked. */
 OC_NODISCARD oc_status oc_pool_open(oc_pool **out, int cores, oc_error *err);

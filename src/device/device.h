@@ -75,10 +75,10 @@ typedef struct oc_attention {
     void *out; /* forward: written; backward: read. [T, heads * head_dim] */
     int64_t out_ld;
     float *lse; /* [T, heads] natural log; forward: written; backward: read */
+    void *work; /* attention_work_bytes() of device memory, forward and backward */
     /* backward only */
     const void *dout;   /* [T, heads * head_dim], ld = out_ld */
     void *dq, *dk, *dv; /* written; ld as q_ld, k_ld, v_ld */
-    void *work;         /* oc_device_ops.attention_work_bytes() of device memory */
 } oc_attention;
 
 typedef struct oc_rope {
@@ -124,7 +124,8 @@ typedef struct oc_update {
     void *copy;       /* compute-dtype copy of p; NULL: none */
     oc_dtype copy_dtype;
     float coef; /* gradients are multiplied by it first */
-    float lr, beta1, beta2, eps, weight_decay, momentum;
+    /* double: 1 - beta2 of a float 0.999 is off by 1e-5 */
+    double lr, beta1, beta2, eps, weight_decay, momentum;
     double bias1, bias2; /* 1 - beta^t */
 } oc_update;
 

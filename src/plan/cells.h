@@ -38,7 +38,6 @@ typedef struct oc_result_cell {
     uint32_t finite; /* predicate of the updates: 0 skips the step */
     uint32_t overflow;
     float coef; /* gradients are multiplied by it */
-    float lr;
     double bias1, bias2;
     double loss, grad_norm, lr_used, loss_scale;
 } oc_result_cell;

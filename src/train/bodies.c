@@ -228,7 +228,6 @@ static oc_status norm(const oc_task *t, oc_error *err) {
     }
     r->coef = (float)(unit * clip);
     r->lr_used = oc_schedule_lr(&c->schedule, c->lr, (int64_t)carry->updates);
-    r->lr = (float)r->lr_used;
     if (c->scaling && some) scale_after(c, carry, !finite);
     if (!r->finite) return OC_OK;
     double step = (double)++carry->updates;
@@ -260,12 +259,12 @@ static void update_range(const oc_task *t, int64_t lo, int64_t hi, bool decay) {
                    .copy = copy_to ? copy_to + (uint64_t)lo * oc_dtype_bytes(c->shape.dtype) : NULL,
                    .copy_dtype = c->shape.dtype,
                    .coef = r->coef,
-                   .lr = r->lr,
-                   .beta1 = (float)c->beta1,
-                   .beta2 = (float)c->beta2,
-                   .eps = (float)c->eps,
-                   .weight_decay = decay ? (float)c->weight_decay : 0,
-                   .momentum = (float)c->momentum,
+                   .lr = r->lr_used,
+                   .beta1 = c->beta1,
+                   .beta2 = c->beta2,
+                   .eps = c->eps,
+                   .weight_decay = decay ? c->weight_decay : 0,
+                   .momentum = c->momentum,
                    .bias1 = r->bias1,
                    .bias2 = r->bias2};
     c->shape.device->ops->update(c->shape.device, &u);

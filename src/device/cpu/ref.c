@@ -493,12 +493,12 @@ static void fold(oc_device *d, int64_t n, const void *g, oc_dtype g_dtype, void 
 }
 
 static float adam_step(const oc_update *u, int64_t i, float p, float g) {
-    float m = (float)u->beta1 * u->m[i] + (float)(1 - (double)u->beta1) * g;
-    float v = (float)u->beta2 * u->v[i] + (float)(1 - (double)u->beta2) * g * g;
+    float m = (float)u->beta1 * u->m[i] + (float)(1 - u->beta1) * g;
+    float v = (float)u->beta2 * u->v[i] + (float)(1 - u->beta2) * g * g;
     float denom = sqrtf(v) / (float)sqrt(u->bias2) + (float)u->eps;
     u->m[i] = m;
     u->v[i] = v;
-    return p - (float)((double)u->lr / u->bias1) * (m / denom);
+    return p - (float)(u->lr / u->bias1) * (m / denom);
 }
 
 static void update(oc_device *d, const oc_update *u) {
@@ -506,7 +506,7 @@ static void update(oc_device *d, const oc_update *u) {
     for (int64_t i = 0; i < u->n; i++) {
         float p = u->p[i], g = (float)load(u->g, u->g_dtype, i) * u->coef;
         if (u->kind == OC_ADAMW) {
-            p *= (float)(1 - (double)u->lr * (double)u->weight_decay);
+            p *= (float)(1 - u->lr * u->weight_decay);
         } else {
             g += (float)u->weight_decay * p;
         }
