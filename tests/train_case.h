@@ -216,7 +216,7 @@ static inline void train_assert_same(const train_result *a, const train_result *
         if (memcmp(&a->step[i].grad_norm, &b->step[i].grad_norm, sizeof(double)) != 0)
             fail_msg("%s: gradient norm of step %d is %.17g, not %.17g", what, i + 1,
                      b->step[i].grad_norm, a->step[i].grad_norm);
-        if (a->step[i].finite != b->step[i].finite || a->step[i].lr != b->step[i].lr)
+        if (a->step[i].finite != b->step[i].finite || a->step[i].lr_used != b->step[i].lr_used)
             fail_msg("%s: step %d has another learning rate or skips", what, i + 1);
     }
     assert_int_equal(a->bytes, b->bytes);

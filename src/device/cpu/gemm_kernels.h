@@ -14,9 +14,9 @@
 
 enum {
     OC_GEMM_KC = 256,             /* terms of K in one chain: fixes the bits */
-    OC_GEMM_A_FLOATS = 176 << 10, /* packed rows of A of one tile and K block */
+    OC_GEMM_A_FLOATS = 128 << 10, /* packed rows of A of one tile and K block */
     OC_GEMM_B_FLOATS = 32 * OC_GEMM_KC,
-    OC_GEMM_SUM_FLOATS = 704 << 10,
+    OC_GEMM_SUM_FLOATS = 448 << 10,
     OC_GEMM_PANEL_PAD = 16, /* floats a packer may write past a panel */
     OC_GEMM_RUN_STEP = 16,  /* k from one line of a run to the next */
     OC_GEMM_RUN_LINES = OC_GEMM_KC / OC_GEMM_RUN_STEP,
