@@ -96,13 +96,23 @@ static void problem_free(problem *p) {
     free(p->c_before);
 }
 
-static void run_with(const oc_gemm_kernels *k, oc_pool *pool, const oc_gemm *g) {
-    size_t bytes = (size_t)oc_gemm_scratch_bytes(pool ? oc_pool_slots(pool) : 1);
-    void *scratch = aligned_alloc(64, oc_align_up(bytes, 64));
-    assert_non_null(scratch);
-    memset(scratch, 0xff, bytes); /* NaN: scratch that is read before it is written shows */
-    oc_gemm_run(k, pool, scratch, g);
+/* Lent to every product: NaN at first, then what the last one left. */
+static void *scratch;
+enum { CORES_MAX = 3 };
+
+static int scratch_new(void **state) {
+    (void)state;
+    uint64_t bytes = oc_align_up(oc_gemm_scratch_bytes(CORES_MAX - 1 + OC_POOL_CALLERS), 64);
+    scratch = aligned_alloc(64, bytes);
+    if (!scratch) return -1;
+    memset(scratch, 0xff, bytes);
+    return 0;
+}
+
+static int scratch_free(void **state) {
+    (void)state;
     free(scratch);
+    return 0;
 }
 
 /* ---- the reference ---- */
@@ -170,7 +180,7 @@ static void check(int64_t m, int64_t n, int64_t k, const options *o, oc_pool *po
     for (int s = 0; s < KERNEL_SETS; s++) {
         if (!oc_gemm_runs_here(all_kernels[s])) continue;
         memcpy(p.g.c.data, p.c_before, p.c_bytes);
-        run_with(all_kernels[s], pool, &p.g);
+        oc_gemm_run(all_kernels[s], pool, scratch, &p.g);
         check_gaps(&p);
         for (int64_t x = 0; x < count; x++) {
             double got = get(p.g.c.data, o->c, e[x].at);
@@ -244,7 +254,7 @@ static void check_rows(const oc_gemm_kernels *k, int cores, const problem *all, 
     assert_non_null(g.c.data);
     memcpy(g.c.data, all->c_before, all->c_bytes);
     oc_pool *pool = cores ? pool_of(cores) : NULL;
-    run_with(k, pool, &g);
+    oc_gemm_run(k, pool, scratch, &g);
     oc_pool_close(pool);
     size_t e = oc_dtype_bytes(g.c.dtype);
     for (int64_t i = 0; i < m; i++) {
@@ -266,8 +276,8 @@ static void bits_depend_neither_on_threads_nor_on_rows(void **state) {
             o.trans_b = v / 4 % 2;
             o.bias = true;
             problem all = problem_new(700, 150, 600, &o);
-            run_with(all_kernels[s], NULL, &all.g);
-            for (int cores = 1; cores <= 3; cores++)
+            oc_gemm_run(all_kernels[s], NULL, scratch, &all.g);
+            for (int cores = 1; cores <= CORES_MAX; cores++)
                 check_rows(all_kernels[s], cores, &all, 700);
             static const int64_t rows[] = {1, 2, 3, 7, 13, 15, 100, 256, 300, 673};
             for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
@@ -286,7 +296,7 @@ static void a_row_that_is_not_finite_spoils_no_other(void **state) {
         for (int64_t k = 0; k < 40; k++)
             put(p.g.a.data, OC_F32, 3 * p.g.a.ld + k, NAN);
         put(p.g.a.data, OC_F32, 5 * p.g.a.ld, INFINITY);
-        run_with(all_kernels[s], NULL, &p.g);
+        oc_gemm_run(all_kernels[s], NULL, scratch, &p.g);
         for (int64_t i = 0; i < 20; i++)
             for (int64_t j = 0; j < 35; j++) {
                 float v = get(p.g.c.data, OC_BF16, i * p.g.c.ld + j);
@@ -318,7 +328,7 @@ static void sixteen_bit_results_are_rounded_to_nearest_even(void **state) {
             oc_gemm g = {.a = oc_mat_of(&one, OC_F32, 1, 1, 1),
                          .b = oc_mat_of(b, OC_F32, 1, 40, 40),
                          .c = oc_mat_of(c, row[r].t, 1, 40, 40)};
-            run_with(all_kernels[s], NULL, &g);
+            oc_gemm_run(all_kernels[s], NULL, scratch, &g);
             for (int j = 0; j < 40; j++)
                 assert_true(get(c, row[r].t, j) == row[r].out);
         }
@@ -346,5 +356,5 @@ int main(void) {
         cmocka_unit_test(sixteen_bit_results_are_rounded_to_nearest_even),
         cmocka_unit_test(the_default_is_a_set_this_machine_runs),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, scratch_new, scratch_free);
 }

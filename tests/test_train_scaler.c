@@ -1,7 +1,7 @@
 /* fp16 loss scaling in a real run. The scale follows DeepSpeed's DynamicLossScaler: an overflow
- * costs one of `hysteresis` lives or, with one left, halves the scale; after `window` good steps it
- * doubles; an overflow at the least scale is an error. A step that overflows leaves the weights,
- * Adam's t and the schedule as they were. */
+ * costs one of `hysteresis` lives or, with one left, halves the scale; after `window` good steps
+ * and one it doubles; an overflow at the least scale is an error. A step that overflows leaves the
+ * weights, Adam's t and the schedule as they were. */
 #include "train/train.h"
 #include "train_case.h"
 
@@ -26,10 +26,12 @@ static void make(char dir[SCRATCH_BYTES], const char *fp16) {
 }
 
 static void command(char *line, const char *dir, int steps, const char *rest) {
-    snprintf(line, TRAIN_LINE_BYTES,
-             "--init %s --data %s/a.jsonl --output %s/out --config %s/ds.json --seq-length 16 "
-             "--micro-batch 2 --grad-accum 2 --max-steps %d --lr 1e-3 --warmup-steps 4 %s",
-             dir, dir, dir, dir, steps, rest);
+    int n =
+        snprintf(line, TRAIN_LINE_BYTES,
+                 "--init %s --data %s/a.jsonl --output %s/out --config %s/ds.json --seq-length 16 "
+                 "--micro-batch 2 --grad-accum 2 --max-steps %d --lr 1e-3 --warmup-steps 4 %s",
+                 dir, dir, dir, dir, steps, rest);
+    assert_true(n > 0 && n < TRAIN_LINE_BYTES);
 }
 
 /* From 2^40, far beyond what fp16 gradients hold, with hysteresis 2 and window 3. */
@@ -67,15 +69,18 @@ static void overflow_skips_the_step_and_halves_the_scale(void **state) {
                 assert_int_equal(r.updates, updates);
                 assert_memory_equal(r.weights, before.weights, before.bytes);
             } else {
-                if (++good % 3 == 0) {
+                if (good > 0 && good % 3 == 0) { /* window + 1 good steps, then each window */
                     scale *= 2;
                     lives = 2;
                     doubled++;
                 }
+                good++;
                 assert_int_equal(r.updates, updates + 1);
                 assert_true(isfinite(r.step[0].grad_norm));
             }
-            assert_true(r.scale == scale);
+            if (r.scale != scale)
+                fail_msg("step %d: %g, not %g (%d lives, %d good)", i + 1, r.scale, scale, lives,
+                         good);
             train_result_release(&before);
             before = r;
             r.weights = NULL;

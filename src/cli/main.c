@@ -31,13 +31,20 @@ static int unknown_command(const char *word) {
     return OC_EXIT_REFUSED;
 }
 
+static bool has_word(int argc, char **argv, const char *word) {
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], word) == 0) return true;
+    return false;
+}
+
 static oc_status configure(oc_config **out, oc_command command, int argc, char **argv,
                            oc_error *err) {
     oc_config *c = NULL;
-    OC_TRY(oc_config_parse(&c, command, argc, argv, stderr, err));
+    FILE *notes = has_word(argc, argv, "--quiet") ? NULL : stderr;
+    OC_TRY(oc_config_parse(&c, command, argc, argv, notes, err));
     oc_status s = OC_OK;
-    if (c->config_file) s = oc_config_read_deepspeed(c, c->config_file, WORLD, stderr, err);
-    if (s == OC_OK) s = oc_config_resolve(c, WORLD, stderr, err);
+    if (c->config_file) s = oc_config_read_deepspeed(c, c->config_file, WORLD, notes, err);
+    if (s == OC_OK) s = oc_config_resolve(c, WORLD, notes, err);
     if (s != OC_OK) {
         oc_config_free(c);
         return s;
@@ -70,12 +77,6 @@ static int run(oc_command command, int argc, char **argv) {
     return code;
 }
 
-static bool wants_help(int argc, char **argv) {
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
-    return false;
-}
-
 int main(int argc, char **argv) {
     oc_command command;
     if (argc < 2) {
@@ -95,7 +96,7 @@ int main(int argc, char **argv) {
         return OC_EXIT_DONE;
     }
     if (!find_command(argv[1], &command)) return unknown_command(argv[1]);
-    if (wants_help(argc - 2, argv + 2)) {
+    if (has_word(argc - 2, argv + 2, "--help") || has_word(argc - 2, argv + 2, "-h")) {
         oc_cli_help(command, stdout);
         return OC_EXIT_DONE;
     }

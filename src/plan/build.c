@@ -296,11 +296,17 @@ static void settle_piece(build *b, uint32_t block, uint32_t micro, uint32_t k, o
         access(b, OC_ROLE_DST, OC_WRITE, src, in_place ? k : 0, 1, raw, none);
     }
     bool last = (int32_t)micro + 1 == folds_of(b->spec, block);
-    oc_body_id body = in_place ? OC_BODY_FOLD_IN_PLACE : micro ? OC_BODY_FOLD : OC_BODY_FOLD_FIRST;
+    oc_body_id body = in_place     ? OC_BODY_FOLD_IN_PLACE
+                      : micro == 0 ? OC_BODY_FOLD_FIRST
+                      : last       ? OC_BODY_FOLD_LAST
+                                   : OC_BODY_FOLD;
     op(b, OC_OP_FOLD, OC_LANE_OPTIM, body, block, k, micro);
     b->op.demand.bytes = oc_build_piece_bytes(b, block, k, width + 2 * grad_width(b, block));
-    if (micro) if_live(b, micro);
+    if (body == OC_BODY_FOLD) if_live(b, micro);
     emit(b);
+    if (body == OC_BODY_FOLD_LAST)
+        reads(b, OC_ROLE_CELLS_IN, b->ids->control, UINT32_MAX,
+              oc_build_value(OC_V_CELL, 1, 0, 0, 0));
     if (in_place) {
         access(b, OC_ROLE_GRAD, OC_FOLD, home, k, 1, raw, done);
     } else {

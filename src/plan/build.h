@@ -29,6 +29,7 @@ typedef enum oc_body_id {
     OC_BODY_LAYER_BACKWARD,  /* from saved tensors */
     OC_BODY_LAYER_RECOMPUTE, /* the same, forward first */
     OC_BODY_FOLD,            /* GRAD += SRC */
+    OC_BODY_FOLD_LAST,       /* as FOLD, with norm partials, also of a micro-batch without rows */
     OC_BODY_FOLD_FIRST,      /* GRAD = SRC */
     OC_BODY_FOLD_IN_PLACE,   /* GRAD was written or retired there: norm partials only */
     OC_BODY_FOLD_ROWS,       /* GRAD[rows of BATCH] += SRC */

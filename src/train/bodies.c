@@ -139,17 +139,25 @@ static int64_t piece_elements(const oc_task *t) {
 
 /* The last fold of a step yields the norm partials, so it runs even when its micro-batch has no
  * rows: then it adds nothing. */
+/* The last micro-batch's fold runs even when that has no rows: then it only measures what is there.
+ */
+static bool has_share(const oc_task *t) {
+    const oc_control_cell *control = oc_task_role(t, OC_ROLE_CELLS_IN);
+    return t->op->body != OC_BODY_FOLD_LAST || control->live[t->op->micro];
+}
+
 static oc_status fold(const oc_task *t, oc_error *err) {
     const oc_step_context *c = context(t);
-    const oc_control_cell *control = oc_task_role(t, OC_ROLE_CELLS_IN);
-    void *acc = oc_task_role(t, OC_ROLE_GRAD);
-    bool nothing = control && !control->live[t->op->micro];
-    bool in_place = nothing || t->op->body == OC_BODY_FOLD_IN_PLACE;
-    bool first = nothing || t->op->body != OC_BODY_FOLD;
-    oc_dtype home = oc_build_grad_dtype(c->build, (int32_t)t->op->block);
-    c->shape.device->ops->fold(
-        c->shape.device, piece_elements(t), in_place ? acc : oc_task_role(t, OC_ROLE_SRC),
-        nothing ? home : c->shape.dtype, acc, home, first, oc_task_role(t, OC_ROLE_PARTIALS));
+    oc_dtype home = oc_build_grad_dtype(c->build, (int32_t)t->op->block), dtype = c->shape.dtype;
+    void *acc = oc_task_role(t, OC_ROLE_GRAD), *src = oc_task_role(t, OC_ROLE_SRC);
+    bool first = t->op->body == OC_BODY_FOLD_FIRST;
+    if (t->op->body == OC_BODY_FOLD_IN_PLACE || !has_share(t)) {
+        src = acc;
+        dtype = home;
+        first = true;
+    }
+    c->shape.device->ops->fold(c->shape.device, piece_elements(t), src, dtype, acc, home, first,
+                               oc_task_role(t, OC_ROLE_PARTIALS));
     return device_done(t, err);
 }
 
@@ -313,6 +321,7 @@ oc_body *const oc_step_bodies[OC_BODY_COUNT] = {
     [OC_BODY_LAYER_BACKWARD] = layer_backward,
     [OC_BODY_LAYER_RECOMPUTE] = layer_backward,
     [OC_BODY_FOLD] = fold,
+    [OC_BODY_FOLD_LAST] = fold,
     [OC_BODY_FOLD_FIRST] = fold,
     [OC_BODY_FOLD_IN_PLACE] = fold,
     [OC_BODY_FOLD_ROWS] = fold_rows,

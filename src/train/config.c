@@ -255,6 +255,9 @@ static oc_status check_values(const oc_config *c, int32_t world, oc_error *err) 
                        c->epochs);
     if (c->eval_every > 0 && c->n_eval_data == 0 && c->command == OC_CMD_TRAIN)
         return oc_fail(err, OC_E_INVALID, "--eval-every needs --eval-data");
+    if (c->max_steps == 0)
+        return oc_fail(err, OC_E_INVALID,
+                       "--max-steps 0 trains nothing: leave it out for --epochs");
     if (c->overwrite && c->resume)
         return oc_fail(err, OC_E_INVALID, "--resume and --overwrite exclude each other");
     if (world != 1)
@@ -268,13 +271,34 @@ static void note_idle(const oc_config *c, FILE *notes) {
     if (c->zero_stage > 0)
         fprintf(notes, "ZeRO stage %d shards over ranks: with one rank it changes nothing\n",
                 c->zero_stage);
-    if (c->max_steps > 0 && oc_config_origin(c, "epochs") != OC_FROM_DEFAULT)
+    if (c->max_steps > 0 && oc_config_origin(c, "epochs") == OC_FROM_FLAG)
         fprintf(notes, "--max-steps %lld decides, not --epochs %g\n", (long long)c->max_steps,
                 c->epochs);
-    if (c->optimizer == OC_SGD && (oc_config_origin(c, "beta1") || oc_config_origin(c, "eps")))
+    if (c->optimizer == OC_SGD && (oc_config_origin(c, "beta1") == OC_FROM_FLAG ||
+                                   oc_config_origin(c, "eps") == OC_FROM_FLAG))
         fprintf(notes, "the sgd optimizer has no betas and no eps: they have no effect\n");
-    if (c->optimizer != OC_SGD && oc_config_origin(c, "momentum"))
+    if (c->optimizer != OC_SGD && c->momentum > 0)
         fprintf(notes, "--momentum has an effect with --optimizer sgd only\n");
+}
+
+/* A flag beats the file also where the file's option has another name. */
+static void settle_rivals(oc_config *c, FILE *notes) {
+    char **dirs[] = {&c->model_dir, &c->init_dir};
+    static const char *const names[] = {"model", "init"};
+    for (int i = 0; i < 2; i++) {
+        if (!c->model_dir || !c->init_dir) break;
+        if (oc_config_origin(c, names[i]) != OC_FROM_FILE ||
+            oc_config_origin(c, names[1 - i]) != OC_FROM_FLAG)
+            continue;
+        if (notes) fprintf(notes, "--%s overrides the file's %s\n", names[1 - i], names[i]);
+        free(*dirs[i]);
+        *dirs[i] = NULL;
+    }
+    if (c->max_steps > 0 && oc_config_origin(c, "max-steps") == OC_FROM_FILE &&
+        oc_config_origin(c, "epochs") == OC_FROM_FLAG) {
+        if (notes) fprintf(notes, "--epochs overrides the file's max-steps\n");
+        c->max_steps = -1;
+    }
 }
 
 oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *err) {
@@ -282,6 +306,7 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
         if (c->path) return OC_OK;
         return oc_fail(err, OC_E_INVALID, "outcore inspect needs a PATH");
     }
+    settle_rivals(c, notes);
     OC_TRY(check_model_and_data(c, err));
     OC_TRY(check_values(c, world, err));
     OC_TRY(batch_equation(c, world, err));
@@ -291,11 +316,20 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
 
 /* ---- run.json ---- */
 
+/* What --config shall not bring back: what is resolved into the rest, how the run was started, and
+ * the product of the batch equation, so that one of its factors can be overridden. */
+static bool not_in_run(const oc_config *c, const char *name) {
+    static const char *const out[] = {"config", "overwrite", "quiet", "json", "ops"};
+    for (size_t i = 0; i < sizeof out / sizeof *out; i++)
+        if (strcmp(name, out[i]) == 0) return true;
+    return strcmp(name, "train-batch") == 0 && c->micro_batch > 0 && c->grad_accum > 0;
+}
+
 oc_status oc_config_write(const oc_config *c, const char *path, oc_error *err) {
     json_t *options = json_object();
     for (size_t i = 0; i < oc_options_count(); i++) {
         const oc_option *o = oc_options_at(i);
-        if (strcmp(o->name, "config") == 0) continue; /* resolved into the rest */
+        if (not_in_run(c, o->name)) continue;
         json_t *v = oc_option_json(c, o);
         if (v) (void)json_object_set_new(options, o->name, v);
     }
@@ -325,6 +359,18 @@ static bool is_model_file(const char *name) {
            strcmp(name, "model.safetensors.index.json") == 0;
 }
 
+/* --model OUTPUT/checkpoint-N */
+static bool model_in_checkpoints(const oc_config *c) {
+    char *model = c->model_dir ? realpath(c->model_dir, NULL) : NULL;
+    char *output = realpath(c->output, NULL);
+    size_t n = output ? strlen(output) : 0;
+    bool inside = model && output && strncmp(model, output, n) == 0 && model[n] == '/' &&
+                  is_checkpoint(model + n + 1);
+    free(model);
+    free(output);
+    return inside;
+}
+
 oc_status oc_config_check_output(const oc_config *c, FILE *notes, oc_error *err) {
     bool model = false, checkpoint = false;
     if (c->resume_path)
@@ -344,10 +390,16 @@ oc_status oc_config_check_output(const oc_config *c, FILE *notes, oc_error *err)
                        c->output);
     if (c->resume) {
         if (notes)
-            fprintf(notes, "--resume: %s holds no checkpoint: starting from the beginning\n",
+            fprintf(notes,
+                    "warning: --resume: %s holds no checkpoint: starting from the beginning\n",
                     c->output);
         return OC_OK;
     }
+    if (c->overwrite && model_in_checkpoints(c))
+        return oc_fail(err, OC_E_INVALID,
+                       "--model %s is a checkpoint of %s, which --overwrite removes: give another "
+                       "--output",
+                       c->model_dir, c->output);
     if ((model || checkpoint) && !c->overwrite)
         return oc_fail(err, OC_E_EXISTS,
                        "%s already holds %s: give another --output, or --overwrite, or --resume",

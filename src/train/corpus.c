@@ -2,9 +2,11 @@
 #include "train/corpus.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/log.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The built-in one when asked for, when a model directory carries it, or when --init has none. */
@@ -18,18 +20,60 @@ static oc_status open_tokenizer(oc_corpus *c, const oc_setup *setup, oc_error *e
     if (!bytes) {
         if (snprintf(path, sizeof path, "%s/tokenizer.json", dir) >= (int)sizeof path)
             return oc_fail(err, OC_E_INVALID, "the path %s is too long", dir);
-        if (oc_fs_exists(path))
-            bytes = oc_tokenizer_is_bytes(path);
-        else
-            bytes = cfg->init_dir && !cfg->tokenizer;
+        c->foreign = oc_fs_exists(path);
+        if (cfg->tokenizer && !c->foreign)
+            return oc_fail(err, OC_E_NOTFOUND, "--tokenizer %s: there is no tokenizer.json", dir);
+        bytes = c->foreign ? oc_tokenizer_is_bytes(path) : cfg->init_dir != NULL;
     }
-    if (!bytes) return OC_OK; /* the data set refuses rows of text, by name */
+    if (!bytes) return OC_OK; /* then rows of text are refused, see refuse_text() */
     if (setup->model->vocab < OC_BYTES_VOCAB)
         return oc_fail(
             err, OC_E_INVALID,
             "the byte tokenizer needs a vocab_size of at least %d, but the model has %lld",
             OC_BYTES_VOCAB, (long long)setup->model->vocab);
     return oc_tokenizer_bytes(&c->tokenizer, err);
+}
+
+/* One file holds one form, so its first row tells. What cannot be read here is left to the data
+ * set, which says why. */
+static bool holds_text(const char *path) {
+    size_t n = strlen(path), room = 0;
+    if (n >= 4 && strcmp(path + n - 4, ".txt") == 0) return true;
+    FILE *f = fopen(path, "re");
+    char *line = NULL;
+    bool text = false;
+    while (f && getline(&line, &room, f) > 0) {
+        if (!line[strspn(line, " \t\r\n")]) continue;
+        json_t *row = json_loads(line, 0, NULL);
+        text = json_is_object(row) && !json_object_get(row, "input_ids");
+        json_decref(row);
+        break;
+    }
+    free(line);
+    if (f) (void)fclose(f);
+    return text;
+}
+
+static oc_status refuse_text(const oc_corpus *c, const oc_setup *setup, char *const *paths,
+                             int32_t n, oc_error *err) {
+    const oc_config *cfg = setup->config;
+    const char *dir = cfg->tokenizer   ? cfg->tokenizer
+                      : cfg->model_dir ? cfg->model_dir
+                                       : cfg->init_dir;
+    for (int32_t i = 0; i < n; i++) {
+        if (!holds_text(paths[i])) continue;
+        if (c->foreign)
+            return oc_fail(err, OC_E_UNSUPPORTED,
+                           "%s holds text, and the tokenizer.json of %s is not available in this "
+                           "version: give rows of input_ids",
+                           paths[i], dir);
+        return oc_fail(
+            err, OC_E_NOTFOUND,
+            "%s holds text, but %s has no tokenizer.json: give --tokenizer bytes for the "
+            "built-in one, or rows of input_ids",
+            paths[i], dir);
+    }
+    return OC_OK;
 }
 
 static oc_status open_data(oc_corpus *c, const oc_setup *setup, char *const *paths, int32_t n,
@@ -64,8 +108,9 @@ static oc_status open_data(oc_corpus *c, const oc_setup *setup, char *const *pat
 
 oc_status oc_corpus_open(oc_corpus *out, const oc_setup *setup, char *const *paths, int32_t n_paths,
                          bool shuffle, oc_error *err) {
-    oc_corpus c = {NULL, NULL, NULL};
+    oc_corpus c = {NULL, NULL, NULL, false};
     oc_status st = open_tokenizer(&c, setup, err);
+    if (st == OC_OK && !c.tokenizer) st = refuse_text(&c, setup, paths, n_paths, err);
     if (st == OC_OK) st = open_data(&c, setup, paths, n_paths, shuffle, err);
     if (st != OC_OK) {
         oc_corpus_release(&c);

@@ -11,6 +11,7 @@ typedef struct oc_corpus {
     oc_tokenizer *tokenizer; /* NULL: only rows of input_ids can be read */
     oc_dataset *data;
     oc_feed *feed;
+    bool foreign; /* there is a tokenizer.json, but not the built-in one's */
 } oc_corpus;
 
 OC_NODISCARD oc_status oc_corpus_open(oc_corpus *out, const oc_setup *setup, char *const *paths,

@@ -361,7 +361,10 @@ oc_status oc_config_read_deepspeed(oc_config *c, const char *path, int32_t world
     OC_TRY(oc_json_load(&root, path, OC_JSON_NO_NUL, err));
     reader r = {.c = c, .root = root, .file = path, .notes = notes, .err = err};
     oc_status s = read_keys(&r);
-    if (s == OC_OK && notes && r.listed[0])
+    if (s == OC_OK && notes && r.listed[0] && json_object_get(root, "outcore"))
+        fprintf(notes, "%s: no options of outcore %s: %s\n", path, oc_command_name(c->command),
+                r.listed);
+    else if (s == OC_OK && notes && r.listed[0])
         fprintf(notes, "%s: no effect with %d rank(s): %s\n", path, world, r.listed);
     json_decref(root);
     return s;

@@ -1,5 +1,6 @@
 #include "train/options.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define TRAIN OC_FOR(OC_CMD_TRAIN)
@@ -226,6 +227,26 @@ const oc_option *oc_options_find(const char *name, size_t n, const char **fixed)
     return NULL;
 }
 
+/* The row whose alias is near the word, when no canonical name is: "learning-rte". */
+static const char *nearest_by_alias(const char *word, oc_command command) {
+    const char *best = NULL, *known[2] = {NULL, NULL}; /* the nearest so far, a candidate */
+    char spelled[2][64] = {"", ""};
+    for (size_t i = 0; i < ROWS; i++) {
+        if (!(table[i].commands & OC_FOR(command)) || table[i].missing) continue;
+        for (const char *a = table[i].aliases; *a; a += *a == ' ') {
+            size_t m = strcspn(a, " "), k = strcspn(a, " =");
+            snprintf(spelled[1], sizeof spelled[1], "%.*s", (int)k, a);
+            known[0] = spelled[0];
+            known[1] = spelled[1];
+            a += m;
+            if (oc_nearest(word, known, 2) != known[1]) continue;
+            memcpy(spelled[0], spelled[1], sizeof spelled[0]);
+            best = table[i].name;
+        }
+    }
+    return best;
+}
+
 const char *oc_options_nearest(const char *name, size_t n, oc_command command) {
     const char *known[ROWS];
     char word[64];
@@ -237,5 +258,6 @@ const char *oc_options_nearest(const char *name, size_t n, oc_command command) {
         if (table[i].commands & OC_FOR(command) && !table[i].missing)
             known[count++] = table[i].name;
     }
-    return oc_nearest(word, known, count);
+    const char *near = oc_nearest(word, known, count);
+    return near ? near : nearest_by_alias(word, command);
 }

@@ -93,7 +93,8 @@ static oc_status copy_file(const char *from_dir, const char *name, const char *d
     return st;
 }
 
-static oc_status write_tokenizer(const oc_save_source *source, const char *dir, oc_error *err) {
+static oc_status write_tokenizer(const oc_setup *setup, const oc_save_source *source,
+                                 const char *dir, oc_error *err) {
     static const char *const names[] = {"tokenizer.json",
                                         "tokenizer_config.json",
                                         "special_tokens_map.json",
@@ -104,9 +105,11 @@ static oc_status write_tokenizer(const oc_save_source *source, const char *dir, 
                                         "chat_template.jinja",
                                         "generation_config.json"};
     if (source->tokenizer) return oc_tokenizer_save(source->tokenizer, dir, err);
-    if (!oc_fs_is_directory(source->model_dir)) return OC_OK;
+    const char *from = setup->config->tokenizer;
+    if (!from) from = source->model_dir;
+    if (!oc_fs_is_directory(from)) return OC_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        OC_TRY(copy_file(source->model_dir, names[i], dir, err));
+        OC_TRY(copy_file(from, names[i], dir, err));
     return OC_OK;
 }
 
@@ -122,8 +125,75 @@ oc_status oc_save_model(oc_session *s, const oc_setup *setup, const oc_save_sour
             dir, (unsigned long long)room, (unsigned long long)need);
     OC_TRY(oc_session_drain(s, err));
     OC_TRY(write_config(setup, source->model_dir, dir, err));
-    OC_TRY(write_tokenizer(source, dir, err));
+    OC_TRY(write_tokenizer(setup, source, dir, err));
     return write_weights(s, setup, dir, err);
+}
+
+/* ---- the final model ---- */
+
+/* Weights of a Hugging Face model: model.safetensors, model-00001-of-00003.safetensors, the index.
+ */
+static bool is_weights(const char *name) {
+    static const char prefix[] = "model", suffix[] = ".safetensors";
+    size_t n = strlen(name), m = sizeof suffix - 1;
+    if (strcmp(name, "model.safetensors.index.json") == 0) return true;
+    if (n < m + 5 || strncmp(name, prefix, 5) != 0 || strcmp(name + n - m, suffix) != 0)
+        return false;
+    const char *middle = name + 5;
+    size_t left = n - m - 5;
+    if (left == 0) return true;
+    return *middle == '-' && strspn(middle, "-of0123456789") == left;
+}
+
+/* Every file of `from` into dir: weights in the second pass, so that a new config never stands
+ * beside weights that are missing. */
+static oc_status move_files(const char *from, const char *dir, bool weights, oc_error *err) {
+    char old[PATH_BYTES], new[PATH_BYTES];
+    DIR *d = opendir(from);
+    if (!d) return oc_fail_errno(err, OC_E_IO, errno, "%s cannot be listed", from);
+    oc_status st = OC_OK;
+    for (struct dirent *e = readdir(d); e && st == OC_OK; e = readdir(d)) {
+        if (e->d_name[0] == '.' || is_weights(e->d_name) != weights) continue;
+        st = join(old, from, e->d_name, err);
+        if (st == OC_OK) st = join(new, dir, e->d_name, err);
+        if (st == OC_OK) st = oc_fs_rename(old, new, err);
+    }
+    (void)closedir(d);
+    return st;
+}
+
+/* Weights in dir that `from` does not replace: another number of shards. */
+static oc_status drop_old_weights(const char *from, const char *dir, oc_error *err) {
+    char path[PATH_BYTES], gone[PATH_BYTES];
+    DIR *d = opendir(dir);
+    if (!d) return oc_fail_errno(err, OC_E_IO, errno, "%s cannot be listed", dir);
+    oc_status st = join(gone, dir, ".stale" OC_FS_TEMPORARY, err);
+    for (struct dirent *e = readdir(d); e && st == OC_OK; e = readdir(d)) {
+        if (!is_weights(e->d_name)) continue;
+        st = join(path, from, e->d_name, err);
+        if (st != OC_OK || oc_fs_exists(path)) continue;
+        st = join(path, dir, e->d_name, err);
+        if (st == OC_OK) st = oc_fs_rename(path, gone, err);
+        if (st == OC_OK) st = oc_fs_remove_temporary(gone, err);
+    }
+    (void)closedir(d);
+    return st;
+}
+
+oc_status oc_save_final(oc_session *s, const oc_setup *setup, const oc_save_source *source,
+                        const char *dir, oc_error *err) {
+    char temporary[PATH_BYTES];
+    oc_error ignored;
+    OC_TRY(join(temporary, dir, "model" OC_FS_TEMPORARY, err));
+    OC_TRY(oc_fs_remove_temporary(temporary, err));
+    OC_TRY(oc_fs_make_directories(temporary, err));
+    oc_status st = oc_save_model(s, setup, source, temporary, err);
+    if (st == OC_OK) st = drop_old_weights(temporary, dir, err);
+    if (st == OC_OK) st = move_files(temporary, dir, false, err);
+    if (st == OC_OK) st = move_files(temporary, dir, true, err);
+    if (st == OC_OK) return oc_fs_remove_temporary(temporary, err);
+    (void)!oc_fs_remove_temporary(temporary, &ignored);
+    return st;
 }
 
 /* ---- checkpoints ---- */
@@ -200,13 +270,25 @@ oc_status oc_save_checkpoint(oc_session *s, const oc_setup *setup, const oc_save
     return prune(dir, keep, err);
 }
 
+oc_status oc_save_forget(const char *dir, oc_error *err) {
+    int32_t count = 0;
+    uint64_t least = 0;
+    OC_TRY(oldest(dir, &count, &least, err));
+    while (count > 0) {
+        OC_TRY(remove_checkpoint(dir, least, err));
+        OC_TRY(oldest(dir, &count, &least, err));
+    }
+    return OC_OK;
+}
+
 /* Names of ours that no finished run leaves; anything else in DIR is the user's. */
 static bool stale_name(const char *name) {
     size_t n = strlen(name);
     bool json = n > 9 && strcmp(name + n - 9, ".json" OC_FS_TEMPORARY) == 0;
     bool tree = n > 15 && strncmp(name, "checkpoint-", 11) == 0 &&
                 strcmp(name + n - 4, OC_FS_TEMPORARY) == 0;
-    return json || tree || strcmp(name, ".stale" OC_FS_TEMPORARY) == 0;
+    return json || tree || strcmp(name, "model" OC_FS_TEMPORARY) == 0 ||
+           strcmp(name, ".stale" OC_FS_TEMPORARY) == 0;
 }
 
 static oc_status remove_stale(const char *dir, const char *name, oc_error *err) {

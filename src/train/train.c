@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- stop requests ---- */
 
@@ -55,7 +56,8 @@ typedef struct trainer {
     oc_save_source source;
     uint64_t total_steps, done_steps, saved_step;
     in_flight last;
-    bool started;
+    bool started, made_output;
+    int stopped_by; /* the signal that ended the steps; 0: none */
 } trainer;
 
 static uint64_t count_steps(const trainer *t) {
@@ -78,14 +80,24 @@ static oc_status check_disk(const trainer *t, oc_error *err) {
         c->output, (unsigned long long)room, (unsigned long long)copies, (unsigned long long)need);
 }
 
+/* Can the run write there, and is there room? Leaves nothing that was not there but the directory.
+ */
+static oc_status prepare_output(trainer *t, oc_error *err) {
+    const oc_config *c = t->config;
+    t->made_output = !oc_fs_exists(c->output);
+    oc_status st = oc_fs_make_directories(c->output, err);
+    if (st != OC_OK) return oc_error_prefix(err, st, "--output %s", c->output);
+    OC_TRY(oc_save_clean(c->output, err));
+    return check_disk(t, err);
+}
+
+/* The last thing before step 1: a run that is refused leaves the directory as it was. */
 static oc_status open_output(trainer *t, oc_error *err) {
     const oc_config *c = t->config;
     char path[4096];
-    OC_TRY(oc_fs_make_directories(c->output, err));
-    OC_TRY(oc_save_clean(c->output, err));
-    OC_TRY(check_disk(t, err));
     if (snprintf(path, sizeof path, "%s/run.json", c->output) >= (int)sizeof path)
         return oc_fail(err, OC_E_INVALID, "--output %s is too long", c->output);
+    if (c->overwrite) OC_TRY(oc_save_forget(c->output, err));
     return oc_config_write(c, path, err);
 }
 
@@ -114,14 +126,17 @@ static oc_status open_trainer(trainer *t, oc_error *err) {
     OC_TRY(open_data(t, err));
     t->total_steps = count_steps(t);
     if (!c->quiet) oc_setup_print(t->setup, stderr);
-    OC_TRY(open_output(t, err));
-    t->source = (oc_save_source){c->model_dir ? c->model_dir : c->init_dir, NULL};
-    if (t->corpus.tokenizer) t->source.tokenizer = t->corpus.tokenizer;
+    OC_TRY(prepare_output(t, err));
+    t->source = (oc_save_source){.model_dir = c->model_dir ? c->model_dir : c->init_dir,
+                                 .tokenizer = t->corpus.tokenizer};
     OC_TRY(oc_session_open(&t->session, t->setup, (int64_t)t->total_steps, err));
-    return open_progress(t, err);
+    OC_TRY(open_progress(t, err));
+    return open_output(t, err);
 }
 
 static void close_trainer(trainer *t) {
+    /* fails when anything is in it, and shall */
+    if (t->made_output && !t->started) (void)rmdir(t->config->output);
     oc_progress_close(t->progress);
     oc_session_close(t->session);
     oc_corpus_release(&t->eval_corpus);
@@ -215,8 +230,14 @@ static void print_end(const trainer *t) {
 }
 
 static oc_status finish_run(trainer *t, oc_error *err) {
-    if (stop_signal) return save(t, err);
-    OC_TRY(oc_save_model(t->session, t->setup, &t->source, t->config->output, err));
+    t->stopped_by = t->done_steps < t->total_steps ? stop_signal : 0;
+    if (t->stopped_by) {
+        oc_progress_note(t->progress, "stopped by %s after step %llu of %llu",
+                         t->stopped_by == SIGINT ? "SIGINT" : "SIGTERM",
+                         (unsigned long long)t->done_steps, (unsigned long long)t->total_steps);
+        return save(t, err);
+    }
+    OC_TRY(oc_save_final(t->session, t->setup, &t->source, t->config->output, err));
     print_end(t);
     return OC_OK;
 }
@@ -228,7 +249,7 @@ oc_outcome oc_train(const oc_config *c, oc_error *err) {
     if (st == OC_OK) st = run_steps(&t, err);
     if (st == OC_OK) st = finish_run(&t, err);
     if (st == OC_OK) st = oc_session_write_trace(t.session, err);
-    oc_outcome out = {.status = st, .started = t.started, .signal = st == OC_OK ? stop_signal : 0};
+    oc_outcome out = {.status = st, .started = t.started, .signal = st == OC_OK ? t.stopped_by : 0};
     close_trainer(&t);
     return out;
 }
@@ -251,7 +272,7 @@ static oc_status evaluate_on(oc_setup *setup, oc_corpus *corpus, oc_eval_result 
 
 oc_status oc_evaluate(const oc_config *c, oc_eval_result *out, oc_error *err) {
     oc_setup *setup = NULL;
-    oc_corpus corpus = {NULL, NULL, NULL};
+    oc_corpus corpus = {NULL, NULL, NULL, false};
     oc_eval_result result = {0, 0, 0};
     OC_TRY(oc_setup_open(&setup, c, stderr, err));
     oc_status st = oc_corpus_open(&corpus, setup, c->data, c->n_data, false, err);

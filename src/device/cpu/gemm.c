@@ -14,6 +14,12 @@ enum {
     PACK_COST = 12 /* packing one element, in multiply-adds; measured on AVX-512 */
 };
 
+/* For mr >= 4; nr divides TILE_COLS_MAX. */
+_Static_assert(TILE_ROWS_MAX *OC_GEMM_KC + TILE_ROWS_MAX / 4 * OC_GEMM_PANEL_PAD <=
+                   OC_GEMM_A_FLOATS,
+               "packed rows");
+_Static_assert(TILE_ROWS_MAX *TILE_COLS_MAX <= OC_GEMM_SUM_FLOATS, "partial sums");
+
 typedef struct job {
     const oc_gemm_kernels *k;
     const oc_gemm *g;
@@ -30,7 +36,8 @@ const char *oc_gemm_name(const oc_gemm_kernels *k) { return k->name; }
 bool oc_gemm_runs_here(const oc_gemm_kernels *k) { return k->runs_here(); }
 
 /* Measured on a 2-core AVX-512 machine without AMX (Sapphire Rapids class, oneDNN 2.6.3), one
- * thread, interleaved, GF/s of the best round and median ratio to dnnl_sgemm:
+ * thread, other work running beside it, four interleaved rounds: GF/s of the best round and median
+ * ratio to dnnl_sgemm, with tiles of 672 rows (448, as now, tied in the same conditions):
  *
  *                                   dnnl_sgemm   avx512 14x32, fp32   bf16
  *   X W^T   512 x 2048 x 2048          143          145  1.06         150  1.09
@@ -40,9 +47,9 @@ bool oc_gemm_runs_here(const oc_gemm_kernels *k) { return k->runs_here(); }
  *   dY^T X  1024 x 1024 x 4096         153          146  0.96         153  1.00
  *   X W^T   8 x 4096 x 4096             28           47  2.1           70  3.8
  *
- * The library in our tile loop (oc_gemm_onednn) is at 0.45 - 0.9 of the first column with fp32,
- * and at 0.3 - 0.7 with bf16, as operands are staged. So the own kernels are the choice for every
- * dtype. */
+ * The library in our tile loop (oc_gemm_onednn, then with DEPTH 1024) was mostly at 0.3 - 0.9 of
+ * the first column with fp32, and at 0.25 - 0.7 with bf16, as operands are staged. So the own
+ * kernels are the choice for every dtype. */
 const oc_gemm_kernels *oc_gemm_default(oc_isa isa) {
 #if defined(__x86_64__)
     if ((isa == OC_ISA_BEST || isa == OC_ISA_AVX512) && oc_gemm_avx512.runs_here())

@@ -1,0 +1,362 @@
+#!/usr/bin/env python3
+"""Measures outcore against its own bounds and against PyTorch and DeepSpeed; standard library only.
+
+    compare.py [overlap] [host] [pytorch] [deepspeed] [adamw] [gemm]      default: all
+
+What is compared takes turns (ABAB...), several steps a turn, and medians over all turns are set
+against each other: other load on the machine disturbs both. The first step of each process warms up
+and is not counted. Results go to out/bench/NAME.json and a table to standard output. The peers live
+in $OC_PEERS (bench/peers/setup.sh installs them); without them those parts are skipped, and that
+is said. $OC_BUILD is the folder with outcore and the bench programs."""
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.join(ROOT, os.environ.get("OC_BUILD", "build"))
+OUT = os.environ.get("OC_BENCH_OUT", os.path.join(ROOT, "out", "bench"))
+PEERS = os.environ.get("OC_PEERS", os.path.expanduser("~/.cache/outcore-peers"))
+THREADS = int(os.environ.get("OC_THREADS", os.cpu_count() or 1))
+ROUNDS = int(os.environ.get("OC_ROUNDS", "2"))
+STEPS = int(os.environ.get("OC_STEPS", "3"))
+WORK = os.path.join(OUT, "work")
+
+median = statistics.median
+
+
+def config(name, **changes):
+    """A folder with a llama config.json."""
+    c = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 1024,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 4096,
+        "vocab_size": 2048,
+        "tie_word_embeddings": True,
+        "rope_theta": 10000.0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+        "initializer_range": 0.02,
+    }
+    c.update(changes)
+    folder = os.path.join(WORK, name)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(c, file)
+    return folder
+
+
+def text():
+    path = os.path.join(WORK, "text.txt")
+    if not os.path.exists(path):
+        os.makedirs(WORK, exist_ok=True)
+        rng = random.Random(1)
+        words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9)))
+                 for _ in range(2000)]
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(" ".join(rng.choices(words, k=200000)))
+    return path
+
+
+def lanes_of(trace, step):
+    """Per lane of one step: bytes moved and seconds busy, forward and backward apart."""
+    with open(trace, encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    mine = [e for e in events if e["ph"] == "X" and e["args"]["step"] == step
+            and e["args"]["plan"] == "step"]
+    forward = [e for e in mine if e["name"].startswith("forward")]
+    turn = max((e["ts"] for e in forward), default=0)
+    lanes, kinds = {}, {}
+    for e in mine:
+        lane = lanes.setdefault(names[e["tid"]], {"bytes": 0, "bytes_forward": 0, "seconds": 0,
+                                                  "seconds_forward": 0})
+        lane["bytes"] += e["args"]["bytes"]
+        lane["seconds"] += e["dur"] * 1e-6
+        if e["ts"] < turn:
+            lane["bytes_forward"] += e["args"]["bytes"]
+            lane["seconds_forward"] += e["dur"] * 1e-6
+        key = names[e["tid"]] + " " + e["name"].split()[0]
+        kinds[key] = kinds.get(key, 0) + e["dur"] * 1e-6
+    return {"lanes": lanes, "kinds": kinds}
+
+
+def outcore(folder, dtype, seq, micro, accum=1, steps=STEPS, extra=()):
+    """Runs steps + 1 steps; seconds of all but the first."""
+    out = os.path.join(WORK, "model")
+    log, trace = os.path.join(WORK, "log.jsonl"), os.path.join(WORK, "trace.json")
+    command = [os.path.join(BUILD, "outcore"), "train", "--init", folder, "--tokenizer", "bytes",
+               "--data", text(), "--output", out, "--overwrite", "--dtype", dtype, "--threads",
+               str(THREADS), "--seq-length", str(seq), "--micro-batch", str(micro), "--grad-accum",
+               str(accum), "--max-steps", str(steps + 1), "--weight-decay", "0.01", "--log", log,
+               "--trace", trace, *extra]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\n{done.stderr}")
+    with open(log, encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    shutil.rmtree(out, ignore_errors=True)
+    result = {"seconds": [r["step_seconds"] for r in rows[1:]], "tokens": rows[-1]["tokens"],
+              "peak_bytes": rows[-1]["peak_bytes"], "loss": [r["loss"] for r in rows],
+              "notes": done.stderr.strip().split("\n")[-3:], "options": list(extra)}
+    result.update(lanes_of(trace, len(rows)))
+    return result
+
+
+def peer(script, **options):
+    """The RESULT line of a peer's script, or why there is none."""
+    python = os.path.join(PEERS, "bin", "python")
+    command = [python, os.path.join(ROOT, "bench", "peers", script), "--threads", str(THREADS)]
+    for name, value in options.items():
+        if value is True:
+            command.append("--" + name)
+        elif value is not False:
+            command += ["--" + name, str(value)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"failed": str(error)}
+    for line in done.stdout.split("\n"):
+        if line.startswith("RESULT "):
+            return json.loads(line[len("RESULT "):])
+    return {"failed": (done.stderr or done.stdout).strip()[-600:]}
+
+
+def save(name, value):
+    os.makedirs(OUT, exist_ok=True)
+    value = {"when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), "threads": THREADS,
+             "load": os.getloadavg()[0], **value}
+    with open(os.path.join(OUT, name + ".json"), "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1)
+
+
+def row(what, value, target, more=""):
+    print(f"{what:<58} {value:>8}  {target:<9} {more}", flush=True)
+
+
+def take_turns(legs, rounds=ROUNDS):
+    """legs: name -> function that returns a result; all results of a name are gathered."""
+    results = {name: [] for name in legs}
+    for _ in range(rounds):
+        for name, leg in legs.items():
+            if results[name] and "failed" in results[name][-1]:
+                continue
+            results[name].append(leg())
+    return results
+
+
+def seconds(results):
+    """Median, or None when the leg failed."""
+    all_seconds = [s for r in results for s in r.get("seconds", [])]
+    return median(all_seconds) if all_seconds else None
+
+
+def spread(results):
+    """Half the distance between the quartiles, relative to the median."""
+    s = sorted(x for r in results for x in r.get("seconds", []))
+    return (s[3 * len(s) // 4] - s[len(s) // 4]) / 2 / median(s) if s else 0.0
+
+
+# ---- one part each ----
+
+
+def overlap():
+    """Step time under paced links against max(link, compute). Both directions have one rate R, as
+    a full-duplex bus has; link = the larger of both directions' bytes / R; compute = a step with
+    every state in place. The floor is what the order of a step allows at best: a link that
+    waits for weights of the forward cannot use the time the backward leaves it."""
+    folder = config("overlap")
+    shape = ("fp32", 512, 2)
+    base = ("--recompute", "full")
+    placed = base + ("--weights-home", "host", "--optimizer-home", "host", "--act-home", "host",
+                     "--slots", "2", "--slabs", "2")
+    probe = take_turns({"resident": lambda: outcore(folder, *shape, extra=base),
+                        "streamed": lambda: outcore(folder, *shape, extra=placed)}, rounds=1)
+    compute = seconds(probe["resident"])
+    lanes = probe["streamed"][0]["lanes"]
+    most = max(lanes[lane]["bytes"] for lane in ("h2d", "d2h"))
+    rates = {ratio: most / (ratio * compute) for ratio in (0.25, 0.5, 1, 2)}
+
+    def paced(ratio, *more):
+        rate = f"{rates[ratio]:.0f}B/s"
+        return lambda: outcore(folder, *shape, extra=placed + more + (
+            "--pace", "h2d=" + rate, "--pace", "d2h=" + rate))
+
+    legs = {"resident": lambda: outcore(folder, *shape, extra=base)}
+    legs["streamed"] = lambda: outcore(folder, *shape, extra=placed)
+    for ratio in rates:
+        legs[f"ratio {ratio}"] = paced(ratio)
+    legs["serial 1"] = paced(1, "--serial-lanes")
+    results = take_turns(legs)
+    compute = seconds(results["resident"])
+    forward, h2d = results["resident"][-1]["lanes"]["compute"], lanes["h2d"]
+    part = forward["seconds_forward"] / forward["seconds"]
+    report = {}
+    share = compute / seconds(results["streamed"])
+    row("overlap: streamed, no pace: share of the resident rate", f"{share:.3f}", ">= 0.97",
+        f"{compute:.2f} s a step, +-{spread(results['resident']):.1%}")
+    for ratio, rate in rates.items():
+        step, link = seconds(results[f"ratio {ratio}"]), most / rate
+        floor = max(h2d["bytes_forward"] / rate, part * compute) + max(
+            (h2d["bytes"] - h2d["bytes_forward"]) / rate, (1 - part) * compute)
+        target = "<= 1.12" if ratio == 1 else "<= 1.05"
+        value = step / max(link, compute)
+        report[ratio] = {"step": step, "link": link, "value": value, "floor": floor,
+                         "over_floor": step / floor}
+        row(f"overlap: step / max(link, compute), link / compute {link / compute:.2f}",
+            f"{value:.3f}", target, f"{rate / 1e9:.2f} GB/s; step / floor {step / floor:.3f}")
+    serial = seconds(results["serial 1"]) / max(compute, most / rates[1])
+    row("overlap: the same at 1, --serial-lanes", f"{serial:.3f}", "worse")
+    save("overlap", {"config": "llama 1024 x 12 layers, 153 M parameters, fp32, 2 x 512 tokens, "
+                     "recompute full, 2 slots, 2 slabs, clip 1", "share_of_resident": share,
+                     "ratios": report, "serial": serial, "results": results, "probe": probe})
+
+
+def host():
+    """The shape of Qwen3-0.6B in the llama family: more state than half of a small machine."""
+    folder = config("qwen", num_hidden_layers=28, head_dim=128, vocab_size=151936)
+    extra = ("--weights-home", "host", "--optimizer-home", "host", "--act-home", "host",
+             "--recompute", "full", "--slots", "2", "--slabs", "2")
+    shape = ("bf16", 512, 1)
+    planned = subprocess.run(
+        [os.path.join(BUILD, "outcore"), "plan", "--init", folder, "--dtype", shape[0],
+         "--seq-length", str(shape[1]), "--micro-batch", str(shape[2]), "--grad-accum", "4",
+         "--json", *extra], capture_output=True, text=True, check=True)
+    plan = json.loads(planned.stdout)
+    steps = int(os.environ.get("OC_HOST_STEPS", "2"))
+    result = outcore(folder, *shape, accum=4, steps=steps, extra=extra)
+    step = median(result["seconds"])
+    bytes_planned = {tier: plan["tiers"][tier]["bytes"] for tier in ("device", "host")}
+    row("host: llama of Qwen3-0.6B's shape, bf16, 4 x 512 tokens: s", f"{step:.1f}", "",
+        f"{result['tokens'] / step:.1f} tokens/s, {plan['parameters'] / 1e6:.0f} M parameters")
+    row("host: lanes busy", "", "", ", ".join(
+        f"{n} {v['seconds'] / step:.0%}" for n, v in result["lanes"].items()))
+    row("host: bytes planned, device + host", f"{sum(bytes_planned.values()) / 2**30:.2f}", "GiB",
+        f"log {sum(result['peak_bytes'].values()) / 2**30:.2f} GiB; {result['notes'][-1]}")
+    save("host", {"plan": plan, "result": result})
+
+
+def pytorch():
+    folder = config("pytorch", num_hidden_layers=4, vocab_size=8192)
+    settings = (("fp32", 4, 1024, 1.1), ("bf16", 4, 1024, 1.3), ("fp32", 1, 256, 1.5),
+                ("bf16", 1, 256, 1.5))
+    report = []
+    for dtype, batch, seq, target in settings:
+        steps = STEPS if batch * seq >= 2048 else 8
+        shape = {"config": folder, "dtype": dtype, "batch": batch, "seq": seq, "steps": steps}
+        legs = {"outcore": lambda: outcore(folder, dtype, seq, batch, steps=steps,
+                                           extra=("--recompute", "none")),
+                "AdamW": lambda: peer("torch_train.py", **shape),
+                "AdamW(fused)": lambda: peer("torch_train.py", **shape, fused=True)}
+        if dtype == "bf16":
+            legs["autocast, fp32 master, fused"] = lambda: peer(
+                "torch_train.py", **shape, fused=True, weights="autocast")
+        results = take_turns(legs)
+        ours = seconds(results["outcore"])
+        for name in list(legs)[1:]:
+            theirs = seconds(results[name])
+            kind = "bf16 weights, " if dtype == "bf16" and "autocast" not in name else ""
+            what = f"pytorch: {dtype}, {batch * seq} tokens, {kind}{name}"
+            if theirs is None:
+                row(what, "failed", "", results[name][-1]["failed"][-100:])
+                continue
+            row(what, f"{theirs / ours:.2f}x", f">= {target}",
+                f"{ours:.3f} against {theirs:.3f} s, +-{spread(results['outcore']):.0%}, "
+                f"+-{spread(results[name]):.0%}")
+        report.append({"shape": shape, "target": target, "results": results})
+    save("pytorch", {"config": "llama 1024 x 4 layers, vocabulary 8192 tied", "settings": report})
+
+
+def deepspeed():
+    """ZeRO-3 with parameters and optimizer on the CPU against ours streaming through two slots."""
+    folder = config("deepspeed", num_hidden_layers=8)
+    shape = {"config": folder, "dtype": "fp32", "batch": 2, "seq": 512, "steps": STEPS,
+             "recompute": True}
+    extra = ("--weights-home", "host", "--optimizer-home", "host", "--act-home", "host",
+             "--recompute", "full", "--slots", "2", "--slabs", "2")
+    results = take_turns({
+        "outcore": lambda: outcore(folder, "fp32", 512, 2, extra=extra),
+        "ZeRO-3": lambda: peer("deepspeed_train.py", **shape),
+        "GEMM": lambda: peer("torch_gemm.py", **shape)})
+    ours, theirs, gemm = (seconds(results[n]) for n in ("outcore", "ZeRO-3", "GEMM"))
+    save("deepspeed", {"shape": shape, "results": results})
+    if theirs is None or gemm is None:
+        name = "ZeRO-3" if theirs is None else "GEMM"
+        row("deepspeed: " + name, "failed", "", results[name][-1]["failed"][-200:])
+        return
+    row("deepspeed: time beyond the GEMMs, ours / ZeRO-3 offload",
+        f"{(ours - gemm) / (theirs - gemm):.2f}", "<= 0.5",
+        f"{ours:.2f} against {theirs:.2f} s; GEMMs {gemm:.2f} s")
+
+
+def bench_program(name, *arguments):
+    done = subprocess.run([os.path.join(BUILD, name), *map(str, arguments)], capture_output=True,
+                          text=True, check=True)
+    return done.stdout
+
+
+def adamw():
+    """bench_adamw interleaves ours and the kernel without arithmetic; DeepSpeed takes turns."""
+    millions, ratios = 64, []
+
+    def ours():
+        lines = bench_program("bench_adamw", THREADS, millions, 7)
+        found = re.search(r"outcore .* ([0-9.]+) M parameters/s +([0-9.]+) of the streams", lines)
+        ratios.append(float(found[2]))
+        return {"seconds": [millions / float(found[1])], "lines": lines.split("\n")}
+
+    results = take_turns({"outcore": ours, "DeepSpeed": lambda: peer(
+        "deepspeed_adam.py", millions=millions, steps=7)}, rounds=ROUNDS + 1)
+    rate = millions * 1e6 / seconds(results["outcore"])
+    save("adamw", {"of_streams": ratios, "results": results})
+    row("adamw: ours / same streams without arithmetic", f"{median(ratios):.2f}", ">= 0.9",
+        f"{rate / 1e6:.0f} M parameters/s, 30 bytes each, fp32 g + bf16 copy")
+    theirs = seconds(results["DeepSpeed"])
+    if theirs is None:
+        row("adamw: ours / DeepSpeed CPU Adam", "failed", "",
+            results["DeepSpeed"][-1]["failed"][-200:])
+        return
+    row("adamw: ours / DeepSpeed CPU Adam", f"{theirs * rate / (millions * 1e6):.2f}x", ">= 1.2",
+        f"{theirs * 1e3:.0f} ms for {millions} M, 28 bytes each")
+
+
+def gemm():
+    lines = bench_program("bench_gemm", THREADS, 5, 0, 12)
+    print(lines.strip())
+    save("gemm", {"lines": lines.split("\n")})
+
+
+PARTS = {f.__name__: f for f in (adamw, gemm, overlap, host, pytorch, deepspeed)}
+
+
+def main():
+    wanted = sys.argv[1:] or list(PARTS)
+    unknown = [name for name in wanted if name not in PARTS]
+    if unknown:
+        sys.exit(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    os.makedirs(WORK, exist_ok=True)
+    print(f"{THREADS} threads, load {os.getloadavg()[0]:.1f}; {ROUNDS} turns, {STEPS} steps each")
+    if not os.path.exists(os.path.join(PEERS, "bin", "python")):
+        print(f"no peers in {PEERS} (bench/peers/setup.sh installs them): left out")
+        wanted = [name for name in wanted if name not in ("pytorch", "deepspeed")]
+    for name in wanted:
+        PARTS[name]()
+    shutil.rmtree(WORK, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+/* The program refuses what cannot work before step 1: exit status 2, a message that names the
+ * thing, and an output directory that is as it was. */
+#include "cli_case.h"
+
+#define RUN CLI_TRAIN "--max-steps 2 --output o "
+
+typedef struct row {
+    const char *line, *words;
+} row;
+
+static void refuse_all(const row *rows, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        cli_expect(rows[i].line, 2, rows[i].words);
+        if (cli_exists("o")) fail_msg("outcore %s\nleft o: %s", rows[i].line, cli_list("o"));
+        assert_int_equal(cli_bytes("stdout"), 0);
+    }
+}
+#define REFUSE(rows) refuse_all(rows, sizeof(rows) / sizeof *(rows))
+
+static void options_that_are_not_meant_are_refused_by_name(void **state) {
+    (void)state;
+    static const row rows[] = {
+        {RUN "--lrr 3", "--lrr|did you mean --lr"},
+        {RUN "--learning-rte 3", "--learning-rte|did you mean --lr"},
+        {RUN "--device-memry 1GiB", "did you mean --device-memory"},
+        {RUN "--lr abc", "--lr|abc"},
+        {RUN "--lr", "--lr needs a value"},
+        {RUN "--lr nan", "--lr|nan"},
+        {RUN "--dtype int8", "--dtype|int8|bf16"},
+        {RUN "--device-memory 12QB", "--device-memory|12QB"},
+        {RUN "--device-memory -5", "--device-memory|-5"},
+        {RUN "--device-memory 0", "--device-memory|0"},
+        {RUN "--device-memory 99999999999TiB", "--device-memory"},
+        {RUN "--host-memory GiB", "--host-memory|GiB"},
+        {RUN "--pace h2d=fast", "--pace|h2d=fast"},
+        {RUN "--pace moon=1GB/s", "--pace|moon"},
+        {RUN "--seq-length 1", "--seq-length|outside"},
+        {RUN "--seq-length 1.5", "--seq-length|whole number"},
+        {RUN "--micro-batch 0", "--micro-batch|outside"},
+        {RUN "--micro-batch 99999999999", "99999999999"},
+        {RUN "--max-steps 0", "--max-steps 0"},
+        {RUN "--train-batch 7", "train-batch 7|micro-batch 2"},
+        {RUN "--train-batch 8 --grad-accum 3", "train-batch 8|grad-accum 3|micro-batch 2"},
+        {RUN "--betas 0.9", "--betas"},
+        {RUN "--eval-every 1", "--eval-every|--eval-data"},
+        {RUN "--keep 0", "--keep"},
+        {RUN "--resume --overwrite", "--resume|--overwrite"},
+        {"train --init m --model m --data d.txt --output o", "--model|--init"},
+        {"train --data d.txt --output o", "--model|--init"},
+        {"train --init m --output o", "--data"},
+        {"train --init m --data d.txt", "--output"},
+        {"eval --data d.txt", "--model"},
+        {"plan", "--model"},
+        {"inspect", "PATH"},
+        {"trian", "trian|train"},
+    };
+    REFUSE(rows);
+    cli_expect("", 2, "outcore train");
+}
+
+static void what_comes_later_is_refused_by_name(void **state) {
+    (void)state;
+    static const row rows[] = {
+        {"generate --model m --prompt x", "generate|not available"},
+        {"bench all", "bench|not available"},
+        {"tokenize --model m --text x", "tokenize|not available"},
+        {"plan generate --init m", "plan generate|not available"},
+        {RUN "--device cuda", "--device cuda|not available"},
+        {RUN "--nvme-path .", "--nvme-path|not available"},
+        {RUN "--io direct", "--io|not available"},
+        {RUN "--optimizer-home nvme", "--optimizer-home nvme|not available"},
+        {RUN "--temperature 1", "--temperature|not available"},
+        {RUN "--resume o2", "--resume o2|not available"},
+    };
+    REFUSE(rows);
+}
+
+static void data_that_cannot_be_read_is_named_by_file_and_line(void **state) {
+    (void)state;
+#define DATA "train --init m --seq-length 32 --micro-batch 2 --max-steps 2 --output o --data "
+    static const row rows[] = {
+        {DATA "none.txt", "none.txt|No such file"},
+        {DATA "empty.txt", "empty.txt|empty"},
+        {DATA "empty.jsonl", "empty.jsonl|empty"},
+        {DATA "id.jsonl", "id.jsonl:2|999|259"},
+        {DATA "negative.jsonl", "negative.jsonl:1|-3"},
+        {DATA "cut.jsonl", "cut.jsonl:2"},
+        {DATA "none_left.jsonl", "none_left.jsonl"},
+        {DATA "lengths.jsonl", "lengths.jsonl:1|labels"},
+        {DATA "twice.jsonl", "twice.jsonl:1"},
+        {DATA "d.txt d.csv", "d.csv|.jsonl"},
+        {DATA "m", "m|.jsonl"},
+        {DATA "d.txt --eval-data none.txt", "none.txt"},
+    };
+    cli_text("empty.txt", "");
+    cli_text("empty.jsonl", "");
+    cli_text("id.jsonl", "{\"input_ids\": [1, 2, 3]}\n{\"input_ids\": [1, 999, 3]}\n");
+    cli_text("negative.jsonl", "{\"input_ids\": [1, -3, 3]}\n");
+    cli_text("cut.jsonl", "{\"input_ids\": [1, 2, 3]}\n{\"input_ids\": [1, 2,\n");
+    cli_text("none_left.jsonl", "{\"input_ids\": [1, 2], \"labels\": [-100, -100]}\n");
+    cli_text("lengths.jsonl", "{\"input_ids\": [1, 2, 3], \"labels\": [1, 2]}\n");
+    cli_text("twice.jsonl", "{\"input_ids\": [1, 2], \"input_ids\": [3, 4]}\n");
+    REFUSE(rows);
+    assert_string_equal(cli_list("m"), "config.json");
+}
+
+/* The config with one value in place of another. */
+static void with_config(const char *old, const char *new) {
+    char text[2048];
+    const char *at = strstr(cli_config, old);
+    assert_non_null(at);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - cli_config), cli_config, new,
+             at + strlen(old));
+    cli_text("c.json", text);
+}
+
+static void a_config_that_is_no_model_is_refused_with_its_key(void **state) {
+    (void)state;
+    static const struct {
+        const char *old, *new, *words;
+    } rows[] = {
+        {"\"hidden_size\": 32", "\"hidden_size\": 33", "c.json|hidden size 33"},
+        {"\"hidden_size\": 32", "\"hidden_size\": \"32\"", "c.json|hidden_size"},
+        {"\"hidden_size\": 32", "\"hidden_size\": -32", "c.json|hidden_size"},
+        {"\"num_key_value_heads\": 2", "\"num_key_value_heads\": 3", "c.json|num_key_value_heads"},
+        {"\"vocab_size\": 259", "\"vocab_size\": 99999999999999999", "c.json|vocab_size"},
+        {"\"vocab_size\": 259", "\"vocab_size\": 258", "258|byte tokenizer"},
+        {"\"model_type\": \"llama\"", "\"model_type\": \"lama\"", "c.json|lama"},
+        {"LlamaForCausalLM", "GPT2LMHeadModel", "GPT2LMHeadModel|llama"},
+        {"\"model_type\": \"llama\",", "\"model_type\": \"llama\", \"model_type\": \"gpt2\",",
+         "c.json|model_type"},
+        {"1e-05", "1e-05, \"rope_scaling\": {\"rope_type\": \"moon\"}", "c.json|moon"},
+        {"{\"model", "{{\"model", "c.json:1"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        with_config(rows[i].old, rows[i].new);
+        cli_expect("train --init c.json --data d.txt --max-steps 1 --output o", 2, rows[i].words);
+        assert_string_equal(cli_list("o"), "absent");
+    }
+    cli_expect("train --init nowhere --data d.txt --output o", 2, "nowhere");
+    cli_expect("train --init m --seq-length 9999999 --data d.txt --output o", 2, "host memory");
+}
+
+/* ---- weights ---- */
+
+typedef struct weights {
+    char *bytes; /* the file */
+    size_t n, header;
+    json_t *json; /* the header */
+} weights;
+
+static weights load_weights(const char *path) {
+    weights w = {malloc(1 << 20), 0, 0, NULL};
+    uint64_t header = 0;
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    w.n = fread(w.bytes, 1, 1 << 20, f);
+    fclose(f);
+    memcpy(&header, w.bytes, 8);
+    w.header = (size_t)header;
+    w.json = json_loadb(w.bytes + 8, w.header, 0, NULL);
+    assert_non_null(w.json);
+    return w;
+}
+
+/* The header as it is now, and the first `n` bytes of data. */
+static void store_weights(const weights *w, const char *path, const char *header, size_t n) {
+    char *text = header ? strdup(header) : json_dumps(w->json, JSON_COMPACT);
+    uint64_t length = strlen(text);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fwrite(&length, 8, 1, f);
+    fwrite(text, 1, length, f);
+    fwrite(w->bytes + 8 + w->header, 1, n, f);
+    fclose(f);
+    free(text);
+}
+
+static void release_weights(weights *w) {
+    json_decref(w->json);
+    free(w->bytes);
+}
+
+#define NORM "model.layers.1.input_layernorm.weight"
+#define FROM_X                                                                                     \
+    "train --model x --data d.txt --seq-length 32 --micro-batch 2 --max-steps 1 --output o"
+
+static void damaged_weights_are_refused_with_file_and_tensor(void **state) {
+    (void)state;
+    cli_make_model("x");
+    weights w = load_weights("x/model.safetensors");
+    size_t data = w.n - 8 - w.header;
+    json_t *norm = json_object_get(w.json, NORM), *shape = json_object_get(norm, "shape");
+    json_t *offsets = json_object_get(norm, "data_offsets");
+    json_int_t begin = json_integer_value(json_array_get(offsets, 0));
+
+    store_weights(&w, "x/model.safetensors", NULL, data - 100);
+    cli_expect(FROM_X, 2, "x/model.safetensors|truncated");
+    cli_write("x/model.safetensors", w.bytes, 7);
+    cli_expect(FROM_X, 2, "x/model.safetensors|7 bytes");
+    cli_write("x/model.safetensors", w.bytes, 100);
+    cli_expect(FROM_X, 2, "x/model.safetensors|truncated");
+
+    json_array_set_new(offsets, 0, json_integer(begin - 32));
+    json_array_set_new(shape, 0, json_integer(40));
+    store_weights(&w, "x/model.safetensors", NULL, data);
+    cli_expect(FROM_X, 2, "x/model.safetensors|overlaps");
+    json_array_set_new(offsets, 0, json_integer(begin));
+    store_weights(&w, "x/model.safetensors", NULL, data);
+    cli_expect(FROM_X, 2, "x/model.safetensors|" NORM "|160");
+    json_array_set_new(shape, 0, json_integer(16));
+    json_array_append_new(shape, json_integer(2));
+    store_weights(&w, "x/model.safetensors", NULL, data);
+    cli_expect(FROM_X, 2, NORM "|[16, 2]|[32]");
+    json_array_remove(shape, 1);
+    json_array_set_new(shape, 0, json_integer(1ll << 62));
+    store_weights(&w, "x/model.safetensors", NULL, data);
+    cli_expect(FROM_X, 2, "x/model.safetensors|" NORM);
+    json_array_set_new(shape, 0, json_integer(32));
+
+    json_object_set(w.json, "model.unknown.weight", norm);
+    json_object_del(w.json, NORM);
+    store_weights(&w, "x/model.safetensors", NULL, data);
+    cli_expect(FROM_X, 2, NORM);
+    store_weights(&w, "x/model.safetensors",
+                  "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                  "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+                  4);
+    cli_expect(FROM_X, 2, "x/model.safetensors|twice");
+    remove("x/model.safetensors");
+    cli_expect(FROM_X, 2, "x|model.safetensors");
+    cli_text("x/model.safetensors.index.json",
+             "{\"weight_map\": {\"" NORM "\": \"model-00001-of-00002.safetensors\"}}");
+    cli_expect(FROM_X, 2, "model-00001-of-00002.safetensors");
+    assert_string_equal(cli_list("o"), "absent");
+    release_weights(&w);
+    cli_remove("x");
+}
+
+static void text_without_its_tokenizer_is_refused(void **state) {
+    (void)state;
+    cli_remove("x");
+    cli_make_model("x");
+    remove("x/tokenizer.json");
+    cli_text("t.jsonl", "\n{\"text\": \"abc\"}\n");
+    cli_text("i.jsonl", "{\"input_ids\": [5, 6, 7, 8]}\n");
+    cli_expect(FROM_X, 2, "d.txt|x|--tokenizer bytes");
+    cli_expect("eval --model x --data i.jsonl t.jsonl", 2, "t.jsonl|--tokenizer bytes");
+    cli_expect("eval --model x --data i.jsonl", 0, "");
+    cli_expect("eval --model x --data t.jsonl --tokenizer bytes", 0, "");
+    cli_expect("eval --model x --data i.jsonl --tokenizer m", 2, "--tokenizer m|tokenizer.json");
+    cli_text("x/tokenizer.json", "{\"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": []}}");
+    cli_expect(FROM_X, 2, "d.txt|tokenizer.json|not available");
+    cli_remove("x");
+}
+
+/* ---- places ---- */
+
+static void places_that_cannot_be_written_are_refused(void **state) {
+    (void)state;
+#define PLACE CLI_TRAIN "--max-steps 1 --output "
+    cli_text("file", "x");
+    cli_expect(PLACE "file", 2, "--output file");
+    cli_expect(PLACE "file/o", 2, "--output file/o");
+    cli_expect(PLACE "/proc/o", 2, "--output /proc/o");
+    cli_expect(PLACE "o --log file/log", 2, "--log file/log");
+    cli_expect(PLACE "o --trace file/trace", 2, "file/trace");
+    cli_expect(PLACE "o --config none.json", 2, "none.json");
+    assert_string_equal(cli_list("o"), "absent");
+    assert_int_equal(cli_bytes("file"), 1);
+}
+
+static void budgets_that_are_too_small_say_what_fits(void **state) {
+    (void)state;
+    cli_expect(RUN "--device-memory 1MiB", 2, "--device-memory|fits");
+    cli_expect(RUN "--host-memory 1MiB", 2, "--host-memory|fits");
+    assert_string_equal(cli_list("o"), "absent");
+    cli_result *r =
+        cli_run("plan --init m --seq-length 32 --micro-batch 2 --threads 1 --device-memory "
+                "1MiB");
+    assert_int_equal(r->code, 2);
+    char line[256], *fits = strstr(r->err, "; --device-memory ");
+    assert_non_null(fits);
+    unsigned long long bytes = strtoull(fits + 18, NULL, 10);
+    snprintf(line, sizeof line, RUN "--quiet --device-memory %llu", bytes);
+    cli_expect(line, 0, "");
+    cli_remove("o");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_that_are_not_meant_are_refused_by_name),
+        cmocka_unit_test(what_comes_later_is_refused_by_name),
+        cmocka_unit_test(data_that_cannot_be_read_is_named_by_file_and_line),
+        cmocka_unit_test(a_config_that_is_no_model_is_refused_with_its_key),
+        cmocka_unit_test(damaged_weights_are_refused_with_file_and_tensor),
+        cmocka_unit_test(text_without_its_tokenizer_is_refused),
+        cmocka_unit_test(places_that_cannot_be_written_are_refused),
+        cmocka_unit_test(budgets_that_are_too_small_say_what_fits),
+    };
+    return cmocka_run_group_tests(tests, cli_setup, cli_teardown);
+}

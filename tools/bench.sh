@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# bench.sh [PART...]: builds, then measures; the parts are those of bench/compare.py. Results: out/bench.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${OC_BUILD:-build}
+[ -f "$build/CMakeCache.txt" ] || cmake -S . -B "$build" > /dev/null
+cmake -S . -B "$build" -DOC_BENCH=ON > /dev/null
+cmake --build "$build" -j "$(nproc)" --target outcore bench_adamw bench_gemm bench_attention
+OC_BUILD=$build exec python3 bench/compare.py "$@"
