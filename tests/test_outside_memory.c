@@ -297,11 +297,13 @@ static void remove_shards(const char *dir, int files) {
 }
 
 static void loading_needs_no_more_than_one_block_beside_the_plan(void **state) {
-    static const char *const commands[] = {
-        "eval --model %s --data %s/a.jsonl --seq-length 32 --micro-batch 2 --dtype bf16",
-        "eval --model %s --data %s/a.jsonl --seq-length 32 --micro-batch 2 --dtype fp32 --slots 2",
-        "train --model %s --data %s/a.jsonl --output %s/out --overwrite --seq-length 32 "
-        "--micro-batch 2 --max-steps 1 --dtype bf16"};
+    static const char eval[] =
+        "eval --model %s --data %s/a.jsonl --seq-length 32 --micro-batch 2 --dtype bf16";
+    static const char eval_streamed[] = "eval --model %s --data %s/a.jsonl --seq-length 32 "
+                                        "--micro-batch 2 --dtype fp32 --slots 2";
+    static const char train[] = "train --model %s --data %s/a.jsonl --output %s/out --overwrite "
+                                "--seq-length 32 --micro-batch 2 --max-steps 1 --dtype bf16";
+    static const char *const commands[] = {eval, eval_streamed, train};
     static program_result r;
     char dir[SCRATCH_BYTES], line[2048];
     uint64_t block = 0, total = 0;

@@ -33,9 +33,10 @@ static atomic_bool watching;
 static atomic_ullong calls;
 static void *frames[FRAMES]; /* of the first call seen */
 static int n_frames;
-static _Thread_local bool inside;
 
 #if COUNTED
+static _Thread_local bool inside;
+
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t each);
 void *__libc_realloc(void *p, size_t n);

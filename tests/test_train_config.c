@@ -617,6 +617,37 @@ static void run_json_reads_back_as_it_was(void **state) {
     oc_config_free(b);
 }
 
+static void a_flag_beats_what_run_json_says_by_another_name(void **state) {
+    (void)state;
+    oc_config *a = parsed("--init i --data d --output o --max-steps 9 --micro-batch 3 --overwrite "
+                          "--quiet");
+    assert_int_equal(resolve(a), OC_OK);
+    assert_int_equal(a->train_batch, 3);
+    assert_int_equal(oc_config_write(a, file_path, &error), OC_OK);
+    oc_config *b = parsed("--model m --epochs 2 --micro-batch 5");
+    assert_int_equal(oc_config_read_deepspeed(b, file_path, 1, NULL, &error), OC_OK);
+    FILE *notes = notes_open();
+    if (oc_config_resolve(b, 1, notes, &error) != OC_OK) fail_msg("%s", error.message);
+    fclose(notes);
+    assert_string_equal(notes_text, "--model overrides the file's init\n"
+                                    "--epochs overrides the file's max-steps\n");
+    assert_true(!b->init_dir && strcmp(b->model_dir, "m") == 0);
+    assert_true(b->max_steps == -1 && b->micro_batch == 5 && b->train_batch == 5);
+    /* how the first run was started is no part of what it was */
+    assert_true(!b->overwrite && !b->quiet);
+    oc_config_free(a);
+    oc_config_free(b);
+}
+
+static void a_misspelt_alias_names_the_canonical_option(void **state) {
+    (void)state;
+    assert_string_equal(oc_options_nearest("learning_rte", 12, OC_CMD_TRAIN), "lr");
+    assert_string_equal(oc_options_nearest("gradient-accumulation-stps", 26, OC_CMD_TRAIN),
+                        "grad-accum");
+    assert_null(oc_options_nearest("learning_rte", 12, OC_CMD_INSPECT));
+    assert_null(oc_options_nearest("zzzz", 4, OC_CMD_TRAIN));
+}
+
 static void an_output_directory_in_use_is_not_replaced(void **state) {
     (void)state;
     char dir[] = "/tmp/oc_output_XXXXXX", path[64], line[256];
@@ -674,6 +705,8 @@ int main(void) {
         cmocka_unit_test(any_two_batch_values_give_the_third),
         cmocka_unit_test(a_command_without_what_it_needs_is_refused),
         cmocka_unit_test(run_json_reads_back_as_it_was),
+        cmocka_unit_test(a_flag_beats_what_run_json_says_by_another_name),
+        cmocka_unit_test(a_misspelt_alias_names_the_canonical_option),
         cmocka_unit_test(an_output_directory_in_use_is_not_replaced),
     };
     return cmocka_run_group_tests_name("train_config", tests, make_file, remove_file);

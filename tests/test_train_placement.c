@@ -61,22 +61,27 @@ static void command(char *line, const world *w, const char *dtype, const char *p
              w->dir, w->dir, w->dir, dtype, placement);
 }
 
-static void every_placement(const char *config, const char *dtype) {
+/* options: what the runs have in common beside that; they replace what stands before them. */
+static void every_placement_with(const char *config, const char *dtype, const char *options) {
     world w;
-    char line[TRAIN_LINE_BYTES];
+    char line[TRAIN_LINE_BYTES], rest[256];
     train_result want, got;
     make(&w, config);
-    command(line, &w, dtype, placements[0]);
-    train_run(line, &want);
-    assert_true(want.updates >= 4);
-    for (int i = 1; i < PLACEMENTS; i++) {
-        command(line, &w, dtype, placements[i]);
-        train_run(line, &got);
-        train_assert_same(&want, &got, placements[i]);
+    for (int i = 0; i < PLACEMENTS; i++) {
+        snprintf(rest, sizeof rest, "%s %s", options, placements[i]);
+        command(line, &w, dtype, rest);
+        train_run(line, i ? &got : &want);
+        if (i == 0) assert_true(want.updates >= 4);
+        if (i == 0) continue;
+        train_assert_same(&want, &got, line);
         train_result_release(&got);
     }
     train_result_release(&want);
     train_remove(w.dir);
+}
+
+static void every_placement(const char *config, const char *dtype) {
+    every_placement_with(config, dtype, "");
 }
 
 static void llama_fp32_is_the_same_in_every_placement(void **state) {
@@ -102,6 +107,21 @@ static void gpt2_bf16_is_the_same_in_every_placement(void **state) {
 static void gpt2_fp16_is_the_same_in_every_placement(void **state) {
     (void)state;
     every_placement(gpt2, "fp16");
+}
+
+/* One micro-batch a step: a gradient is written once and keeps the compute dtype at home. */
+static void one_micro_batch_is_the_same_in_every_placement(void **state) {
+    (void)state;
+    every_placement_with(llama, "bf16", "--grad-accum 1 --clip-grad-norm 0");
+    every_placement_with(gpt2, "fp16", "--grad-accum 1");
+}
+
+/* Other optimizers keep other states. */
+static void other_optimizers_are_the_same_in_every_placement(void **state) {
+    (void)state;
+    every_placement_with(llama, "bf16", "--optimizer sgd --lr 0.05");
+    every_placement_with(llama, "fp32", "--optimizer sgd --momentum 0.9 --lr 0.05");
+    every_placement_with(gpt2, "bf16", "--optimizer adam --no-packing");
 }
 
 /* ---- budgets ---- */
@@ -230,6 +250,8 @@ int main(void) {
         cmocka_unit_test(gpt2_fp32_is_the_same_in_every_placement),
         cmocka_unit_test(gpt2_bf16_is_the_same_in_every_placement),
         cmocka_unit_test(gpt2_fp16_is_the_same_in_every_placement),
+        cmocka_unit_test(one_micro_batch_is_the_same_in_every_placement),
+        cmocka_unit_test(other_optimizers_are_the_same_in_every_placement),
         cmocka_unit_test(llama_runs_in_any_budget_from_the_least),
         cmocka_unit_test(gpt2_runs_in_any_budget_from_the_least),
         cmocka_unit_test(less_than_the_least_is_refused_by_the_bytes_that_fit),

@@ -2,6 +2,7 @@
  * the sum over all targets of the batch divided by their number, wherever they stand. Compared are
  * runs that differ in the split alone; a mean of the micro-batches' means would fail, as the rows'
  * target counts are uneven. A batch without targets is skipped. */
+#include "train/train.h"
 #include "train_case.h"
 
 #include <math.h>
@@ -221,6 +222,34 @@ static void a_batch_without_targets_is_skipped(void **state) {
     train_remove(dir);
 }
 
+/* The log says so. */
+static void a_skipped_step_is_logged_as_skipped(void **state) {
+    char dir[SCRATCH_BYTES], line[TRAIN_LINE_BYTES], path[SCRATCH_BYTES];
+    oc_error err = {OC_OK, ""};
+    (void)state;
+    scratch_make(dir);
+    train_write_config(dir, llama);
+    write_gap(dir);
+    snprintf(line, sizeof line,
+             "--init %s --data %s/a.jsonl --output %s/out --seq-length 8 --micro-batch 1 "
+             "--grad-accum 2 --max-steps 3 --no-shuffle --log %s/log.jsonl --quiet",
+             dir, dir, dir, dir);
+    oc_config *c = train_config(OC_CMD_TRAIN, line, &err);
+    assert_non_null(c);
+    if (oc_train(c, &err).status != OC_OK) fail_msg("%s", err.message);
+    oc_config_free(c);
+    FILE *f = fopen(scratch_path(path, dir, "log.jsonl"), "r");
+    assert_non_null(f);
+    for (int i = 0; i < 3; i++) {
+        char row[1024];
+        assert_non_null(fgets(row, sizeof row, f));
+        assert_non_null(strstr(row, i == 1 ? "\"skipped\": true" : "\"skipped\": false"));
+    }
+    fclose(f);
+    train_remove(scratch_path(path, dir, "out"));
+    train_remove(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_does_not_depend_on_the_split),
@@ -230,6 +259,7 @@ int main(void) {
         cmocka_unit_test(the_last_batch_of_an_epoch_is_short),
         cmocka_unit_test(packed_documents_count_as_if_each_stood_alone),
         cmocka_unit_test(a_batch_without_targets_is_skipped),
+        cmocka_unit_test(a_skipped_step_is_logged_as_skipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

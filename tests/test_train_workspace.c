@@ -101,10 +101,47 @@ static void memory_grows_at_most_linearly_with_the_sequence(void **state) {
     train_remove(dir);
 }
 
+/* 0.6 billion parameters in device budgets from the least upwards: what is reserved is at most 5 %
+ * above what any layout of the same values would need. */
+static void arenas_stay_within_five_percent_of_the_lower_bound(void **state) {
+    static const char large[] =
+        "{\"model_type\":\"llama\",\"hidden_size\":1024,\"intermediate_size\":3072,"
+        "\"num_hidden_layers\":28,\"num_attention_heads\":16,\"num_key_value_heads\":8,"
+        "\"head_dim\":128,\"vocab_size\":151936,\"max_position_embeddings\":40960,"
+        "\"tie_word_embeddings\":true}";
+    static const int budgets_mib[] = {120, 135, 150, 180, 220, 300, 500, 1000, 4000};
+    char dir[SCRATCH_BYTES], line[TRAIN_LINE_BYTES];
+    (void)state;
+    scratch_make(dir);
+    train_write_config(dir, large);
+    for (size_t i = 0; i < sizeof budgets_mib / sizeof *budgets_mib; i++) {
+        oc_error err = {OC_OK, ""};
+        oc_setup *s = NULL;
+        snprintf(line, sizeof line,
+                 "--init %s --seq-length 1024 --micro-batch 1 --grad-accum 4 --dtype bf16 "
+                 "--host-memory 4TiB --device-memory %dMiB",
+                 dir, budgets_mib[i]);
+        oc_config *c = train_config(OC_CMD_PLAN, line, &err);
+        if (!c || oc_setup_open(&s, c, NULL, &err) != OC_OK) fail_msg("%s\n%s", line, err.message);
+        for (int t = 0; t < OC_TIER_NVME; t++) {
+            double arena = (double)s->set->arena_bytes[t];
+            double bound = (double)oc_plan_lower_bound(s->set, (oc_tier)t);
+            assert_true(bound > 0);
+            if (arena > 1.05 * bound)
+                fail_msg("%d MiB, %s: %.3f", budgets_mib[i], oc_tier_name((oc_tier)t),
+                         arena / bound);
+        }
+        oc_setup_close(s);
+        oc_config_free(c);
+    }
+    train_remove(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_workspace_does_not_grow_with_the_vocabulary),
         cmocka_unit_test(memory_grows_at_most_linearly_with_the_sequence),
+        cmocka_unit_test(arenas_stay_within_five_percent_of_the_lower_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TRAIN_STEPS_MAX = 64, TRAIN_LINE_BYTES = 2048 };
+enum { TRAIN_STEPS_MAX = 64, TRAIN_LINE_BYTES = 4096 };
 
 typedef struct train_case {
     oc_config *config;

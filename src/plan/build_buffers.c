@@ -133,9 +133,15 @@ static void workspace(build *b) {
     const oc_use use = OC_USE_WORKSPACE;
     const oc_buffer_life t = OC_LIFE_TRANSIENT;
     b->work = oc_plan_buffer(b->pb, "work", tier, use, t, s->sizes.work_bytes, 0, GROUP, none);
-    b->save_scratch =
-        oc_plan_buffer(b->pb, "recompute", tier, use, t, s->sizes.save_bytes, 0, GROUP, none);
-    oc_plan_place_after(b->pb, b->save_scratch, b->work);
+    /* Layers that recompute are done before the first kept layer saves, and start after it was
+     * used: they borrow its place. */
+    if (s->train && s->place.kept_layers > 0) {
+        b->save_scratch = b->saves[0];
+    } else {
+        b->save_scratch =
+            oc_plan_buffer(b->pb, "recompute", tier, use, t, s->sizes.save_bytes, 0, GROUP, none);
+        oc_plan_place_after(b->pb, b->save_scratch, b->work);
+    }
     b->head_work =
         oc_plan_buffer(b->pb, "head", tier, use, t, s->sizes.head_work_bytes, 0, GROUP, none);
     oc_buffer_id before = b->head_work;

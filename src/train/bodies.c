@@ -137,8 +137,6 @@ static int64_t piece_elements(const oc_task *t) {
     return (int64_t)oc_min_u64(piece, block_of(t)->elements - t->op->piece * piece);
 }
 
-/* The last fold of a step yields the norm partials, so it runs even when its micro-batch has no
- * rows: then it adds nothing. */
 /* The last micro-batch's fold runs even when that has no rows: then it only measures what is there.
  */
 static bool has_share(const oc_task *t) {

@@ -94,16 +94,18 @@ static void improve(const oc_setup *s, oc_placement *p) {
     const oc_config *c = s->config;
     oc_placement q = *p;
     if (c->slots == 0) q.slots = 2;
-    if (c->slabs == 0) q.slabs = 2;
     bool two = adopt(s, p, q);
-    if (two && p->act_slots && c->act_home == OC_HOME_AUTO) {
-        q = *p;
-        q.act_slots = 0;
-        (void)adopt(s, p, q);
-    }
+    q = *p;
+    if (c->slabs == 0) q.slabs = 2;
+    two = adopt(s, p, q) && two;
     if (p->act_slots) {
         q = *p;
         q.act_slots = 3;
+        (void)adopt(s, p, q);
+    }
+    if (two && p->act_slots && c->act_home == OC_HOME_AUTO) {
+        q = *p;
+        q.act_slots = 0;
         (void)adopt(s, p, q);
     }
     if (!two) return;

@@ -1,0 +1,310 @@
+/* What the program prints: results on stdout in the documented form, everything else on stderr, and
+ * the log of a run. */
+#include "cli_case.h"
+
+#include <math.h>
+
+static json_t *parse(const char *text) {
+    json_error_t e;
+    json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, &e);
+    if (!j) fail_msg("no JSON: %s\n%s", e.text, text);
+    return j;
+}
+
+static double number(const json_t *j, const char *key) {
+    const json_t *v = json_object_get(j, key);
+    if (!json_is_number(v)) fail_msg("%s is no number", key);
+    return json_number_value(v);
+}
+
+static json_t *json_of(const char *line) {
+    cli_result *r = cli_run(line);
+    if (r->code != 0) fail_msg("outcore %s\n%s", line, cli_tail(r->err));
+    return parse(r->out);
+}
+
+/* Exactly these keys, which are separated by blanks. */
+static void assert_keys(const json_t *j, const char *keys) {
+    char copy[512], *save = NULL;
+    size_t n = 0;
+    snprintf(copy, sizeof copy, "%s", keys);
+    for (char *k = strtok_r(copy, " ", &save); k; k = strtok_r(NULL, " ", &save), n++)
+        if (!json_object_get(j, k)) fail_msg("the key %s is missing", k);
+    assert_int_equal(json_object_size(j), n);
+}
+
+static bool near(double a, double b, double tolerance) {
+    return fabs(a - b) <= tolerance * fabs(b);
+}
+
+/* Row i (from 0) of log.jsonl. */
+static json_t *log_row(int i) {
+    static char text[CLI_TEXT_BYTES];
+    char *save = NULL, *line;
+    cli_read("log.jsonl", text);
+    line = strtok_r(text, "\n", &save);
+    while (line && i-- > 0)
+        line = strtok_r(NULL, "\n", &save);
+    return line ? parse(line) : NULL;
+}
+
+#define LOG CLI_TRAIN "--log log.jsonl --overwrite --output o "
+
+static void a_log_row_has_every_key_and_the_values_of_its_step(void **state) {
+    (void)state;
+    cli_text("log.jsonl", "an earlier log\n");
+    cli_expect(LOG "--max-steps 5 --lr 1e-3 --grad-accum 2 --device-memory 12MiB", 0, "");
+    json_t *plan = json_of("plan --init m --seq-length 32 --micro-batch 2 --threads 1 "
+                           "--grad-accum 2 --device-memory 12MiB --json");
+    const json_t *tiers = json_object_get(plan, "tiers");
+    for (int i = 0; i < 5; i++) {
+        json_t *row = log_row(i);
+        assert_non_null(row);
+        assert_keys(row, "step loss grad_norm lr tokens step_seconds tokens_per_second skipped "
+                         "peak_bytes read_bytes written_bytes");
+        assert_int_equal(json_integer_value(json_object_get(row, "step")), i + 1);
+        assert_true(number(row, "loss") > 3 && number(row, "loss") < 7);
+        assert_true(number(row, "grad_norm") > 0);
+        /* linear to 0 over five steps: torch's LambdaLR */
+        assert_true(near(number(row, "lr"), 1e-3 * (5 - i) / 5, 1e-15));
+        double tokens = number(row, "tokens");
+        assert_true(tokens > 60 && tokens <= 4 * 31);
+        assert_true(number(row, "step_seconds") > 0);
+        assert_true(
+            near(number(row, "tokens_per_second"), tokens / number(row, "step_seconds"), 1e-12));
+        assert_true(json_is_false(json_object_get(row, "skipped")));
+        const json_t *peak = json_object_get(row, "peak_bytes");
+        assert_keys(peak, "device host nvme");
+        assert_true(number(peak, "device") <= 12 << 20);
+        assert_true(number(peak, "device") <= number(json_object_get(tiers, "device"), "bytes"));
+        /* the plan knows no data; the run adds tokenizer and data buffers */
+        assert_true(number(peak, "host") >= number(json_object_get(tiers, "host"), "bytes"));
+        assert_true(number(peak, "nvme") <= 0);
+        assert_true(number(row, "read_bytes") >= 0 && number(row, "written_bytes") >= 0);
+        json_decref(row);
+    }
+    assert_null(log_row(5));
+    json_decref(plan);
+}
+
+static void numbers_of_the_log_round_trip(void **state) {
+    (void)state;
+    cli_expect(LOG "--max-steps 4 --lr 3.3e-4", 0, "");
+    char text[4096], printed[40];
+    FILE *f = fopen("log.jsonl", "r");
+    assert_non_null(f);
+    while (fgets(text, sizeof text, f)) {
+        static const char *const keys[] = {"\"loss\": ", "\"grad_norm\": ", "\"lr\": "};
+        for (int k = 0; k < 3; k++) {
+            const char *v = strstr(text, keys[k]);
+            assert_non_null(v);
+            v += strlen(keys[k]);
+            snprintf(printed, sizeof printed, "%.17g", strtod(v, NULL));
+            assert_int_equal(strncmp(v, printed, strlen(printed)), 0);
+        }
+    }
+    fclose(f);
+    json_t *row = log_row(3);
+    assert_true(number(row, "lr") > 0.8e-4 && number(row, "lr") < 0.83e-4);
+    json_decref(row);
+}
+
+/* A NaN in the weights reaches the loss: it is null in the log, and the step is skipped. */
+static void what_is_no_number_is_null(void **state) {
+    (void)state;
+    static const unsigned char nan_bytes[4] = {0, 0, 0xc0, 0x7f};
+    cli_expect(LOG "--max-steps 1", 0, "");
+    FILE *f = fopen("o/model.safetensors", "r+b");
+    assert_int_equal(fseek(f, -4, SEEK_END), 0);
+    assert_int_equal(fwrite(nan_bytes, 1, 4, f), 4);
+    fclose(f);
+    cli_remove("n");
+    cli_expect("train --model o --data d.txt --seq-length 32 --max-steps 1 --log log.jsonl "
+               "--output n",
+               0, "SKIPPED");
+    json_t *row = log_row(0);
+    assert_true(json_is_null(json_object_get(row, "loss")));
+    assert_true(json_is_true(json_object_get(row, "skipped")));
+    json_decref(row);
+    json_t *eval = json_of("eval --model o --data d.txt --seq-length 32 --json");
+    assert_true(json_is_null(json_object_get(eval, "loss")));
+    json_decref(eval);
+    cli_remove("n");
+}
+
+static void evaluation_agrees_with_the_training_loss(void **state) {
+    (void)state;
+    /* lr 0: every step sees the first weights; one step sees all of the data */
+    cli_expect("train --init m --data e.txt --seq-length 32 --micro-batch 64 --max-steps 1 --lr 0 "
+               "--no-shuffle --log log.jsonl --overwrite --output o --eval-data e.txt",
+               0, "eval loss");
+    json_t *row = log_row(0);
+    json_t *eval = json_of("eval --model o --data e.txt --seq-length 32 --micro-batch 1 --json");
+    assert_keys(eval, "loss perplexity tokens");
+    assert_true(near(number(eval, "loss"), number(row, "loss"), 1e-6));
+    assert_true(near(number(eval, "perplexity"), exp(number(eval, "loss")), 1e-12));
+    assert_int_equal((int)number(eval, "tokens"), (int)number(row, "tokens"));
+    json_t *capped = json_of("eval --model o --data e.txt --seq-length 32 --micro-batch 3 --json "
+                             "--device-memory 12MiB");
+    assert_true(near(number(capped, "loss"), number(eval, "loss"), 1e-6));
+    json_decref(row);
+    json_decref(eval);
+    json_decref(capped);
+    /* a row gives its tokens less one; -100 does not count */
+    cli_text("rows.jsonl", "{\"input_ids\": [5, 6, 7, 8, 9]}\n"
+                           "{\"input_ids\": [5, 6, 7], \"labels\": [-100, -100, 7]}\n");
+    eval = json_of("eval --model o --data rows.jsonl --json");
+    assert_int_equal((int)number(eval, "tokens"), 5);
+    json_decref(eval);
+}
+
+static void a_plan_in_json_has_its_schema(void **state) {
+    (void)state;
+    static const char uses[] =
+        "weights gradients master moments activations workspace kv_cache staging text";
+    static const char *const names[] = {"device", "host", "nvme"};
+    json_t *plan = json_of("plan --init m/config.json --device-memory 12MiB --seq-length 32 "
+                           "--micro-batch 2 --dtype bf16 --json");
+    const json_t *tiers = json_object_get(plan, "tiers"), *minimum, *homes, *use;
+    const char *key;
+    assert_keys(tiers, "device host nvme");
+    for (int t = 0; t < 3; t++) {
+        const json_t *tier = json_object_get(tiers, names[t]);
+        json_t *by_use = json_object_get(tier, "by_use");
+        assert_keys(tier, "bytes by_use");
+        assert_keys(by_use, uses);
+        json_object_foreach(by_use, key, use) {
+            /* uses may share bytes over time, so a single one never exceeds the tier */
+            assert_true(json_is_integer(use) && json_integer_value(use) >= 0);
+            assert_true(json_integer_value(use) <= number(tier, "bytes"));
+        }
+    }
+    /* 32096 parameters: two moments of four bytes at least */
+    assert_true(
+        number(json_object_get(json_object_get(tiers, "host"), "by_use"), "moments") +
+            number(json_object_get(json_object_get(tiers, "device"), "by_use"), "moments") >=
+        2 * 4 * 32096);
+    assert_int_equal((int)number(plan, "parameters"), 32096);
+    minimum = json_object_get(plan, "minimum");
+    assert_keys(minimum, "device host");
+    assert_true(number(plan, "foreign") > 0);
+    homes = json_object_get(plan, "homes");
+    assert_true(json_object_size(homes) > 0);
+    assert_non_null(json_object_get(plan, "predicted"));
+    assert_string_equal(json_string_value(json_object_get(plan, "dtype")), "bf16");
+    json_decref(plan);
+}
+
+static void data_and_output_change_no_byte_of_a_plan(void **state) {
+    (void)state;
+#define PLAN "plan train --init m --seq-length 32 --device-memory 12MiB --micro-batch 2 --json "
+    json_t *a = json_of(PLAN);
+    json_t *b = json_of(PLAN "--data d.txt --output o --overwrite --log l --trace t");
+    json_t *c = json_of(PLAN "--data nowhere.txt --output p");
+    assert_true(json_equal(json_object_get(a, "tiers"), json_object_get(b, "tiers")));
+    assert_true(json_equal(json_object_get(a, "tiers"), json_object_get(c, "tiers")));
+    assert_string_equal(cli_list("p"), "absent");
+    assert_string_equal(cli_list("l"), "absent");
+    json_decref(a);
+    json_decref(b);
+    json_decref(c);
+    assert_string_equal(cli_list("m"), "config.json");
+}
+
+static void the_table_comes_before_the_first_step(void **state) {
+    (void)state;
+    cli_result *r = cli_run(LOG "--max-steps 2 --device-memory 12MiB");
+    assert_int_equal(r->code, 0);
+    assert_string_equal(r->out, "o\n");
+    static const char *const order[] = {"data: ",  " parameters", "weights",
+                                        "process", "step 1/2 ",   "step 2/2 "};
+    const char *p = r->err;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        p = strstr(p, order[i]);
+        if (!p) fail_msg("\"%s\" is missing or out of order:\n%s", order[i], cli_tail(r->err));
+    }
+    r = cli_run("plan --init m --device-memory 12MiB --seq-length 32 --micro-batch 2");
+    assert_int_equal(r->code, 0);
+    assert_non_null(strstr(r->out, "of the budget left"));
+}
+
+static void quiet_leaves_results_only(void **state) {
+    (void)state;
+    static const char *const lines[] = {
+        LOG "--max-steps 2 --save-every 1 --eval-data e.txt --quiet --learning-rate 1e-3",
+        "eval --model o --data e.txt --quiet", "plan --init m --quiet --json", "inspect o --quiet"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        cli_result *r = cli_run(lines[i]);
+        assert_int_equal(r->code, 0);
+        if (*r->err) fail_msg("outcore %s\nsays: %s", lines[i], r->err);
+        assert_true(*r->out);
+    }
+}
+
+static void inspect_tells_what_a_path_holds(void **state) {
+    (void)state;
+    cli_expect(LOG "--max-steps 2 --save-every 1", 0, "");
+    json_t *j = json_of("inspect o --json");
+    const json_t *list = json_object_get(j, "checkpoints");
+    assert_int_equal(json_array_size(list), 2);
+    assert_int_equal((int)number(json_array_get(list, 1), "step"), 2);
+    assert_int_equal((int)number(json_object_get(j, "model"), "parameters"), 32096);
+    assert_int_equal((int)number(j, "elements"), 32096);
+    assert_int_equal((int)number(j, "bytes"), 4 * 32096);
+    json_decref(j);
+    j = json_of("inspect o/model.safetensors --json");
+    /* 9 tensors a layer of llama, the embedding, the norm and the head */
+    assert_int_equal(json_array_size(json_object_get(j, "tensors")), 2 * 9 + 3);
+    json_decref(j);
+    cli_result *r = cli_run("inspect o");
+    assert_int_equal(r->code, 0);
+    assert_non_null(strstr(r->out, "model.layers.1.mlp.up_proj.weight"));
+    assert_non_null(strstr(r->out, "48 x 32"));
+    assert_non_null(strstr(r->out, "checkpoint-2"));
+    cli_expect("inspect m", 0, "");
+    cli_expect("inspect nowhere", 2, "nowhere");
+    cli_expect("inspect .", 2, "config.json");
+    cli_expect("inspect d.txt", 2, "d.txt");
+}
+
+static void help_and_version_are_results(void **state) {
+    (void)state;
+    static const char *const lines[] = {"--help",         "help",           "help train",
+                                        "train --help",   "plan --help",    "eval -h",
+                                        "inspect --help", "generate --help"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        cli_result *r = cli_run(lines[i]);
+        assert_int_equal(r->code, 0);
+        assert_string_equal(r->err, "");
+        assert_non_null(strstr(r->out, "outcore"));
+    }
+    cli_result *r = cli_run("train --help");
+    assert_non_null(strstr(r->out, "--device-memory SIZE"));
+    assert_null(strstr(r->out, "--nvme-path"));
+    r = cli_run("--version");
+    assert_string_equal(r->out, "outcore " OC_VERSION "\n");
+}
+
+static void an_alias_says_its_canonical_name(void **state) {
+    (void)state;
+    cli_expect("plan --init m --json --per-device-train-batch-size 2 --max_seq_length 32 --bf16", 0,
+               "--per-device-train-batch-size is --micro-batch|--max_seq_length is "
+               "--seq-length|--bf16 is --dtype bf16");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_log_row_has_every_key_and_the_values_of_its_step),
+        cmocka_unit_test(numbers_of_the_log_round_trip),
+        cmocka_unit_test(what_is_no_number_is_null),
+        cmocka_unit_test(evaluation_agrees_with_the_training_loss),
+        cmocka_unit_test(a_plan_in_json_has_its_schema),
+        cmocka_unit_test(data_and_output_change_no_byte_of_a_plan),
+        cmocka_unit_test(the_table_comes_before_the_first_step),
+        cmocka_unit_test(quiet_leaves_results_only),
+        cmocka_unit_test(inspect_tells_what_a_path_holds),
+        cmocka_unit_test(help_and_version_are_results),
+        cmocka_unit_test(an_alias_says_its_canonical_name),
+    };
+    return cmocka_run_group_tests(tests, cli_setup, cli_teardown);
+}
