@@ -95,6 +95,23 @@ def lanes_of(trace, step):
     return {"lanes": lanes, "kinds": kinds}
 
 
+def cpu_by_step(child, log):
+    """The processor time a run has used when each line of its log appears, until it ends."""
+    tick, used = os.sysconf("SC_CLK_TCK"), []
+    while child.poll() is None:
+        time.sleep(0.01)
+        try:
+            with open(f"/proc/{child.pid}/stat", encoding="utf-8") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            with open(log, "rb") as file:
+                lines = file.read().count(b"\n")
+        except OSError:
+            continue
+        now = (int(fields[11]) + int(fields[12])) / tick
+        used += [now] * (lines - len(used))
+    return used
+
+
 def outcore(folder, dtype, seq, micro, accum=1, steps=STEPS, extra=()):
     """Runs steps + 1 steps; seconds of all but the first."""
     out = os.path.join(WORK, "model")
@@ -104,15 +121,22 @@ def outcore(folder, dtype, seq, micro, accum=1, steps=STEPS, extra=()):
                str(THREADS), "--seq-length", str(seq), "--micro-batch", str(micro), "--grad-accum",
                str(accum), "--max-steps", str(steps + 1), "--weight-decay", "0.01", "--log", log,
                "--trace", trace, *extra]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}\n{done.stderr}")
+    if os.path.exists(log):
+        os.remove(log)
+    with open(os.path.join(WORK, "stderr"), "w+", encoding="utf-8") as errors:
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+        cpu = cpu_by_step(child, log)
+        errors.seek(0)
+        notes = errors.read()
+    if child.returncode:
+        sys.exit(f"{' '.join(command)}\n{notes}")
     with open(log, encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
     shutil.rmtree(out, ignore_errors=True)
-    result = {"seconds": [r["step_seconds"] for r in rows[1:]], "tokens": rows[-1]["tokens"],
+    result = {"seconds": [r["step_seconds"] for r in rows[1:]],
+              "cpu_seconds": [b - a for a, b in zip(cpu, cpu[1:])], "tokens": rows[-1]["tokens"],
               "peak_bytes": rows[-1]["peak_bytes"], "loss": [r["loss"] for r in rows],
-              "notes": done.stderr.strip().split("\n")[-3:], "options": list(extra)}
+              "notes": notes.strip().split("\n")[-3:], "options": list(extra)}
     result.update(lanes_of(trace, len(rows)))
     return result
 
@@ -159,9 +183,9 @@ def take_turns(legs, rounds=ROUNDS):
     return results
 
 
-def seconds(results):
+def seconds(results, kind="seconds"):
     """Median, or None when the leg failed."""
-    all_seconds = [s for r in results for s in r.get("seconds", [])]
+    all_seconds = [s for r in results for s in r.get(kind, [])]
     return median(all_seconds) if all_seconds else None
 
 
@@ -274,9 +298,11 @@ def pytorch():
             if theirs is None:
                 row(what, "failed", "", results[name][-1]["failed"][-100:])
                 continue
+            cpu = (seconds(results[name], "cpu_seconds") /
+                   seconds(results["outcore"], "cpu_seconds"))
             row(what, f"{theirs / ours:.2f}x", f">= {target}",
                 f"{ours:.3f} against {theirs:.3f} s, +-{spread(results['outcore']):.0%}, "
-                f"+-{spread(results[name]):.0%}")
+                f"+-{spread(results[name]):.0%}; processor time {cpu:.2f}x")
         report.append({"shape": shape, "target": target, "results": results})
     save("pytorch", {"config": "llama 1024 x 4 layers, vocabulary 8192 tied", "settings": report})
 
@@ -300,6 +326,9 @@ def deepspeed():
         return
     row("deepspeed: time beyond the GEMMs, ours / ZeRO-3 offload",
         f"{(ours - gemm) / (theirs - gemm):.2f}", "<= 0.5",
+        f"{ours:.2f} against {theirs:.2f} s; GEMMs {gemm:.2f} s")
+    ours, theirs, gemm = (seconds(results[n], "cpu_seconds") for n in ("outcore", "ZeRO-3", "GEMM"))
+    row("deepspeed: the same in processor time", f"{(ours - gemm) / (theirs - gemm):.2f}", "",
         f"{ours:.2f} against {theirs:.2f} s; GEMMs {gemm:.2f} s")
 
 

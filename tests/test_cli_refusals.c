@@ -254,6 +254,28 @@ static void text_without_its_tokenizer_is_refused(void **state) {
     cli_remove("x");
 }
 
+static void a_name_of_the_hub_is_looked_for_in_the_cache(void **state) {
+    (void)state;
+    assert_int_equal(setenv("HF_HUB_CACHE", "cache", 1), 0);
+    cli_expect("eval --model tiny/llama --data d.txt", 2,
+               "tiny/llama|cache|hf download tiny/llama");
+    mkdir("cache", 0700);
+    mkdir("cache/models--tiny--llama", 0700);
+    mkdir("cache/models--tiny--llama/refs", 0700);
+    mkdir("cache/models--tiny--llama/snapshots", 0700);
+    cli_text("cache/models--tiny--llama/refs/main", "0a1b2c");
+    cli_expect("eval --model tiny/llama --data d.txt", 2, "incomplete|hf download tiny/llama");
+    cli_make_model("cache/models--tiny--llama/snapshots/0a1b2c");
+    cli_expect("eval --model tiny/llama --data d.txt", 0,
+               "--model tiny/llama is cache/models--tiny--llama/snapshots/0a1b2c");
+    cli_text("cache/models--tiny--llama/refs/main", "../../../m");
+    cli_expect("eval --model tiny/llama --data d.txt", 2, "incomplete");
+    cli_expect("eval --model nowhere --data d.txt", 2, "nowhere");
+    cli_expect("eval --model ./no/where --data d.txt", 2, "./no/where");
+    unsetenv("HF_HUB_CACHE");
+    cli_remove("cache");
+}
+
 /* ---- places ---- */
 
 static void places_that_cannot_be_written_are_refused(void **state) {
@@ -295,6 +317,7 @@ int main(void) {
         cmocka_unit_test(a_config_that_is_no_model_is_refused_with_its_key),
         cmocka_unit_test(damaged_weights_are_refused_with_file_and_tensor),
         cmocka_unit_test(text_without_its_tokenizer_is_refused),
+        cmocka_unit_test(a_name_of_the_hub_is_looked_for_in_the_cache),
         cmocka_unit_test(places_that_cannot_be_written_are_refused),
         cmocka_unit_test(budgets_that_are_too_small_say_what_fits),
     };

@@ -249,7 +249,7 @@ static void an_earlier_model_outlives_a_failed_save(void **state) {
 
 static void too_little_disk_is_refused_before_step_1(void **state) {
     (void)state;
-    assert_int_equal(mkdir("small", 0700), 0);
+    (void)mkdir("small", 0700);
     if (mount("tmpfs", "small", "tmpfs", 0, "size=1m")) skip(); /* not root */
     cli_expect(CLI_TRAIN "--max-steps 1 --output small/o", 2, "--output small/o|bytes free");
     assert_string_equal(cli_list("small"), "");
@@ -258,6 +258,41 @@ static void too_little_disk_is_refused_before_step_1(void **state) {
     cli_expect(CLI_TRAIN "--max-steps 1 --output small/o --quiet", 0, "");
     cli_expect(CLI_TRAIN "--max-steps 1 --save-every 1 --output small/p", 2, "--keep");
     assert_string_equal(cli_list("small"), "o");
+    assert_int_equal(umount("small"), 0);
+}
+
+/* Another program takes the room while the run is under way. */
+static void a_disk_that_fills_up_leaves_earlier_checkpoints_whole(void **state) {
+    (void)state;
+    static char junk[1 << 16];
+    cli_result r;
+    int steps = 0;
+    (void)mkdir("small", 0700);
+    if (mount("tmpfs", "small", "tmpfs", 0, "size=8m")) skip(); /* not root */
+    pid_t pid = cli_start(CLI_TRAIN "--max-steps 1000000 --save-every 4 --keep 3 --output small/o");
+    cli_await("small/o/checkpoint-8");
+    FILE *f = fopen("small/junk", "wb");
+    assert_non_null(f);
+    setvbuf(f, NULL, _IONBF, 0);
+    while (fwrite(junk, sizeof junk, 1, f) == 1)
+        ;
+    fclose(f);
+    cli_wait(&r, pid);
+    assert_int_equal(r.code, 1);
+    assert_non_null(strstr(r.err, "error: small/o"));
+    assert_false(cli_exists("small/o/model.safetensors"));
+    char names[512], *save = NULL;
+    snprintf(names, sizeof names, "%s", cli_list("small/o"));
+    for (char *w = strtok_r(names, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+        char path[128];
+        snprintf(path, sizeof path, "small/o/%s", w);
+        if (strcmp(w, "run.json") == 0) continue;
+        assert_int_equal(strncmp(w, "checkpoint-", 11), 0);
+        assert_string_equal(cli_list(path), CLI_MODEL_FILES);
+        assert_whole(path);
+        steps++;
+    }
+    assert_true(steps >= 2);
     assert_int_equal(umount("small"), 0);
 }
 
@@ -275,6 +310,7 @@ int main(void) {
         cmocka_unit_test_setup(a_write_that_fails_leaves_earlier_checkpoints_whole, fresh),
         cmocka_unit_test_setup(an_earlier_model_outlives_a_failed_save, fresh),
         cmocka_unit_test_setup(too_little_disk_is_refused_before_step_1, fresh),
+        cmocka_unit_test_setup(a_disk_that_fills_up_leaves_earlier_checkpoints_whole, fresh),
     };
     return cmocka_run_group_tests(tests, cli_setup, cli_teardown);
 }

@@ -17,4 +17,4 @@ parameter.grad = torch.full((n,), 0.25)
 optimizer = DeepSpeedCPUAdam([parameter], lr=1e-4, weight_decay=0.01, adamw_mode=True)
 import deepspeed  # noqa: E402
 
-emit(seconds=timed(optimizer.step, args.steps), parameters=n, deepspeed=deepspeed.__version__)
+emit(**timed(optimizer.step, args.steps), parameters=n, deepspeed=deepspeed.__version__)

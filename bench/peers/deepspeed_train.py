@@ -47,5 +47,5 @@ def step():
         engine.step()
 
 
-emit(seconds=timed(step, args.steps), threads=torch.get_num_threads(),
+emit(**timed(step, args.steps), threads=torch.get_num_threads(),
      deepspeed=deepspeed.__version__)

@@ -27,7 +27,7 @@ linears = [
     (c["vocab_size"], hidden, 1, False),
 ]
 tokens = args.batch * args.seq
-total = flops = 0.0
+total = cpu = flops = 0.0
 for out, inner, count, again in linears:
     x = torch.randn(tokens, inner).to(dtype)
     w = torch.randn(out, inner).to(dtype)
@@ -42,10 +42,12 @@ for out, inner, count, again in linears:
 
     products()
     took = []
+    start_cpu = time.process_time()
     for _ in range(args.steps):
         start = time.perf_counter()
         products()
         took.append(time.perf_counter() - start)
+    cpu += count * (time.process_time() - start_cpu) / args.steps * args.accum
     total += count * statistics.median(took) * args.accum
     flops += 2.0 * tokens * out * inner * (forward + 2) * count * args.accum
-emit(seconds=[total], flops=flops, rate=flops / total)
+emit(seconds=[total], cpu_seconds=[cpu], flops=flops, rate=flops / total)

@@ -34,7 +34,7 @@ def step():
 
 
 emit(
-    seconds=timed(step, args.steps),
+    **timed(step, args.steps),
     threads=torch.get_num_threads(),
     parameters=sum(p.numel() for p in model.parameters()),
     torch=torch.__version__,

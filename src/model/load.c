@@ -22,7 +22,7 @@ static const oc_tensor_info *find(const oc_model *m, const oc_tensors *t, const 
 /* "[3, 4]" */
 static const char *shape_text(int32_t ndim, const uint64_t *dims, char *out, size_t bytes) {
     size_t at = (size_t)snprintf(out, bytes, "[");
-    for (int32_t i = 0; i < ndim && at < bytes; i++)
+    for (int32_t i = 0; i < ndim && i < OC_TENSOR_MAX_DIMS && at < bytes; i++)
         at += (size_t)snprintf(out + at, bytes - at, "%s%" PRIu64, i ? ", " : "", dims[i]);
     if (at < bytes) snprintf(out + at, bytes - at, "]");
     return out;
@@ -30,9 +30,9 @@ static const char *shape_text(int32_t ndim, const uint64_t *dims, char *out, siz
 
 static oc_status check_shape(const oc_tensors *t, const oc_tensor_info *x, const oc_tensor_spec *s,
                              oc_error *err) {
-    uint64_t want[2] = {(uint64_t)s->file_dims[0], (uint64_t)s->file_dims[1]};
+    uint64_t want[OC_TENSOR_MAX_DIMS] = {(uint64_t)s->file_dims[0], (uint64_t)s->file_dims[1]};
     bool same = x->ndim == s->file_ndim;
-    for (int32_t i = 0; same && i < x->ndim; i++)
+    for (int32_t i = 0; same && i < s->file_ndim && i < 2; i++)
         same = x->dims[i] == want[i];
     const char *path = oc_tensors_file(t, x->file);
     char found[200], expected[64];

@@ -1,6 +1,7 @@
 #include "train/config.h"
 
 #include "base/fs.h"
+#include "train/hub.h"
 #include "train/options.h"
 
 #include <dirent.h>
@@ -229,6 +230,17 @@ static oc_status batch_equation(oc_config *c, int32_t world, oc_error *err) {
     return OC_OK;
 }
 
+/* --model org/name: its directory in the Hugging Face cache. */
+static oc_status find_model(oc_config *c, FILE *notes, oc_error *err) {
+    char *dir = NULL;
+    if (!c->model_dir || oc_fs_exists(c->model_dir) || !oc_hub_is_name(c->model_dir)) return OC_OK;
+    OC_TRY(oc_hub_find(&dir, c->model_dir, NULL, err));
+    if (notes) fprintf(notes, "--model %s is %s\n", c->model_dir, dir);
+    free(c->model_dir);
+    c->model_dir = dir;
+    return OC_OK;
+}
+
 static oc_status check_model_and_data(const oc_config *c, oc_error *err) {
     const char *name = command_names[c->command];
     if (c->model_dir && c->init_dir)
@@ -309,6 +321,7 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
     settle_rivals(c, notes);
     OC_TRY(check_model_and_data(c, err));
     OC_TRY(check_values(c, world, err));
+    OC_TRY(find_model(c, notes, err));
     OC_TRY(batch_equation(c, world, err));
     note_idle(c, notes);
     return OC_OK;

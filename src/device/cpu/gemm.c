@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "device/cpu/gemm_kernels.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -29,7 +30,11 @@ typedef struct job {
     char *scratch;
 } job;
 
-static int64_t ceil_div(int64_t x, int64_t d) { return (x + d - 1) / d; }
+/* d > 0. */
+static int64_t ceil_div(int64_t x, int64_t d) {
+    assert(d > 0);
+    return (x + d - 1) / d;
+}
 static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 const char *oc_gemm_name(const oc_gemm_kernels *k) { return k->name; }
