@@ -198,13 +198,13 @@ def spread(results):
 # ---- one part each ----
 
 
-def overlap():
+def overlap(layers=12, seq=512):
     """Step time under paced links against max(link, compute). Both directions have one rate R, as
     a full-duplex bus has; link = the larger of both directions' bytes / R; compute = a step with
     every state in place. The floor is what the order of a step allows at best: a link that
     waits for weights of the forward cannot use the time the backward leaves it."""
-    folder = config("overlap")
-    shape = ("fp32", 512, 2)
+    folder = config("overlap", num_hidden_layers=layers)
+    shape = ("fp32", seq, 2)
     base = ("--recompute", "full")
     placed = base + ("--weights-home", "host", "--optimizer-home", "host", "--act-home", "host",
                      "--slots", "2", "--slabs", "2")
@@ -245,8 +245,8 @@ def overlap():
             f"{value:.3f}", target, f"{rate / 1e9:.2f} GB/s; step / floor {step / floor:.3f}")
     serial = seconds(results["serial 1"]) / max(compute, most / rates[1])
     row("overlap: the same at 1, --serial-lanes", f"{serial:.3f}", "worse")
-    save("overlap", {"config": "llama 1024 x 12 layers, 153 M parameters, fp32, 2 x 512 tokens, "
-                     "recompute full, 2 slots, 2 slabs, clip 1", "share_of_resident": share,
+    save("overlap", {"config": f"llama 1024 x {layers} layers, fp32, 2 x {seq} tokens, recompute "
+                     "full, 2 slots, 2 slabs, clip 1", "share_of_resident": share,
                      "ratios": report, "serial": serial, "results": results, "probe": probe})
 
 

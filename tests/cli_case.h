@@ -28,6 +28,7 @@ typedef struct cli_result {
 
 static char cli_home[SCRATCH_BYTES]; /* the folder; tests run inside it */
 static rlim_t cli_file_limit = RLIM_INFINITY;
+static pid_t cli_child; /* that runs; 0: none */
 
 /* ---- files ---- */
 
@@ -107,7 +108,7 @@ static inline pid_t cli_start(const char *line) {
     argv[argc] = NULL;
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (pid > 0) return pid;
+    if (pid > 0) return cli_child = pid;
     int out = open("stdout", O_WRONLY | O_CREAT | O_TRUNC, 0600);
     int err = open("stderr", O_WRONLY | O_CREAT | O_TRUNC, 0600);
     dup2(out, STDOUT_FILENO);
@@ -121,6 +122,7 @@ static inline pid_t cli_start(const char *line) {
 static inline void cli_wait(cli_result *r, pid_t pid) {
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
+    cli_child = 0;
     r->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     r->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     cli_read("stdout", r->out);
@@ -159,11 +161,16 @@ static inline void cli_sleep_ms(long ms) {
     (void)nanosleep(&t, NULL);
 }
 
-/* Until the path is there; a run that never makes it fails the test after a minute. */
-static inline void cli_await(const char *path) {
-    for (int i = 0; i < 6000 && !cli_exists(path); i++)
-        cli_sleep_ms(10);
-    if (!cli_exists(path)) fail_msg("%s did not appear", path);
+/* Until dir holds the name, or another that begins so, `n` times; a minute, then the test fails. */
+static inline void cli_await(const char *dir, const char *name, int n) {
+    int found = 0;
+    for (int i = 0; i < 6000 && found < n; i++) {
+        found = 0;
+        for (const char *p = cli_list(dir); (p = strstr(p, name)); p++)
+            found++;
+        if (found < n) cli_sleep_ms(10);
+    }
+    if (found < n) fail_msg("%s: %d times %s did not appear: %s", dir, n, name, cli_list(dir));
 }
 
 /* ---- what runs start from ---- */
@@ -192,6 +199,7 @@ static inline int cli_setup(void **state) {
 
 static inline int cli_teardown(void **state) {
     (void)state;
+    if (cli_child > 0) (void)kill(cli_child, SIGKILL); /* a test failed while it ran */
     if (chdir("/")) return -1;
     cli_remove(cli_home);
     return 0;

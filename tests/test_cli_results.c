@@ -176,7 +176,7 @@ static void a_plan_in_json_has_its_schema(void **state) {
         json_object_foreach(by_use, key, use) {
             /* uses may share bytes over time, so a single one never exceeds the tier */
             assert_true(json_is_integer(use) && json_integer_value(use) >= 0);
-            assert_true(json_integer_value(use) <= number(tier, "bytes"));
+            assert_true(json_number_value(use) <= number(tier, "bytes"));
         }
     }
     /* 32096 parameters: two moments of four bytes at least */

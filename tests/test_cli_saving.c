@@ -7,6 +7,7 @@
 static int fresh(void **state) {
     (void)state;
     cli_file_limit = RLIM_INFINITY;
+    (void)umount2("small", MNT_DETACH); /* of a test that failed */
     cli_remove("o");
     cli_remove("b");
     return 0;
@@ -165,7 +166,7 @@ static void a_signal_stops_after_the_step_and_saves(void **state) {
         cli_result r;
         cli_remove("o");
         pid_t pid = cli_start(CLI_TRAIN "--max-steps 1000000 --save-every 5 --output o");
-        cli_await("o/checkpoint-10");
+        cli_await("o", "checkpoint-", 2);
         assert_int_equal(kill(pid, numbers[i]), 0);
         cli_wait(&r, pid);
         assert_int_equal(r.code, 128 + numbers[i]);
@@ -189,7 +190,7 @@ static void a_kill_at_any_time_leaves_no_broken_checkpoint(void **state) {
         char names[1024], *save = NULL;
         cli_remove("o");
         pid_t pid = cli_start(CLI_TRAIN "--max-steps 1000000 --save-every 1 --keep 3 --output o");
-        cli_await("o/run.json");
+        cli_await("o", "run.json", 1);
         cli_sleep_ms(5 + 17 * round);
         assert_int_equal(kill(pid, SIGKILL), 0);
         cli_wait(&r, pid);
@@ -270,7 +271,7 @@ static void a_disk_that_fills_up_leaves_earlier_checkpoints_whole(void **state) 
     (void)mkdir("small", 0700);
     if (mount("tmpfs", "small", "tmpfs", 0, "size=8m")) skip(); /* not root */
     pid_t pid = cli_start(CLI_TRAIN "--max-steps 1000000 --save-every 4 --keep 3 --output small/o");
-    cli_await("small/o/checkpoint-8");
+    cli_await("small/o", "checkpoint-", 3);
     FILE *f = fopen("small/junk", "wb");
     assert_non_null(f);
     setvbuf(f, NULL, _IONBF, 0);
@@ -296,6 +297,8 @@ static void a_disk_that_fills_up_leaves_earlier_checkpoints_whole(void **state) 
     assert_int_equal(umount("small"), 0);
 }
 
+static int finish(void **state) { return fresh(state) || cli_teardown(state); }
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_run_leaves_checkpoints_and_the_final_model_only, fresh),
@@ -312,5 +315,5 @@ int main(void) {
         cmocka_unit_test_setup(too_little_disk_is_refused_before_step_1, fresh),
         cmocka_unit_test_setup(a_disk_that_fills_up_leaves_earlier_checkpoints_whole, fresh),
     };
-    return cmocka_run_group_tests(tests, cli_setup, cli_teardown);
+    return cmocka_run_group_tests(tests, cli_setup, finish);
 }

@@ -147,31 +147,44 @@ static oc_placement resident_placement(const oc_setup *s, oc_placement p) {
     return p;
 }
 
+/* The smallest placement that the options leave: streamed, or for a tiny model everything resident.
+ */
+static oc_status find_least(oc_setup *s, const oc_placement *streamed, const oc_placement *resident,
+                            bool *resident_is_least, oc_error *err) {
+    uint64_t bytes[OC_TIER_COUNT];
+    *resident_is_least = false;
+    OC_TRY(measure(s, streamed, s->minimum, err));
+    if (!resident) return OC_OK;
+    OC_TRY(measure(s, resident, bytes, err));
+    if (bytes[OC_TIER_DEVICE] == 0 || bytes[OC_TIER_DEVICE] >= s->minimum[OC_TIER_DEVICE])
+        return OC_OK;
+    memcpy(s->minimum, bytes, sizeof bytes);
+    *resident_is_least = true;
+    return OC_OK;
+}
+
 oc_status oc_setup_place(oc_setup *s, oc_error *err) {
     const oc_config *c = s->config;
-    oc_placement least = base_placement(s), p = least;
-    bool must = false, resident = wants_resident(s, &must);
+    bool must = false, resident = wants_resident(s, &must), tiny = false;
     if (c->optimizer_home == OC_HOME_DEVICE && c->weights_home == OC_HOME_HOST)
-        return oc_fail(
-            err, OC_E_UNSUPPORTED,
-            "--optimizer-home device with --weights-home host moves weights away from "
-            "where they are updated; put both on the device or the optimizer on the host");
-    if (c->weights_home == OC_HOME_DEVICE && !resident)
-        least.slots = p.slots = moved_blocks(s->model);
-    OC_TRY(measure(s, &least, s->minimum, err));
-    if (resident) {
-        oc_placement r = resident_placement(s, least);
-        if (adopt(s, &p, r)) {
-            if (s->train && c->recompute == OC_RECOMPUTE_AUTO)
-                raise(s, &p, &p.kept_layers, s->model->n_layers);
-            s->build.place = p;
-            describe(s);
-            return OC_OK;
-        }
-        if (must || c->device_memory == UINT64_MAX) return refuse(s, &r, err);
+        return oc_fail(err, OC_E_UNSUPPORTED,
+                       "--optimizer-home device with --weights-home host moves weights away from "
+                       "where they are updated; put both on the device or the optimizer on the "
+                       "host");
+    oc_placement least = base_placement(s), p;
+    if (c->weights_home == OC_HOME_DEVICE && !resident) least.slots = moved_blocks(s->model);
+    oc_placement whole = resident_placement(s, least);
+    OC_TRY(find_least(s, &least, resident ? &whole : NULL, &tiny, err));
+    if (resident && adopt(s, &p, whole)) {
+        if (s->train && c->recompute == OC_RECOMPUTE_AUTO)
+            raise(s, &p, &p.kept_layers, s->model->n_layers);
+    } else if (resident && (must || tiny || c->device_memory == UINT64_MAX)) {
+        return refuse(s, &whole, err);
+    } else if (adopt(s, &p, least)) {
+        improve(s, &p);
+    } else {
+        return refuse(s, &least, err);
     }
-    if (!adopt(s, &p, least)) return refuse(s, &least, err);
-    improve(s, &p);
     s->build.place = p;
     describe(s);
     return OC_OK;
