@@ -38,7 +38,7 @@ static inline oc_build_spec case_spec(const oc_model *m) {
                        .has_v = true,
                        .train = true,
                        .with_eval = true};
-    uint64_t act = 2 * 8 * (uint64_t)m->hidden * 2;
+    uint64_t act = 2 * 8 * (uint64_t)m->hidden * 4; /* room for fp32 */
     s.sizes = (oc_build_sizes){act, 7 * act, 3 * act, 65536, 2 * act + 640, 4096, 1e6, 1e3};
     s.place = (oc_placement){.compute = OC_TIER_DEVICE,
                              .slots = 2,

@@ -180,6 +180,141 @@ static void a_fetch_of_next_steps_value_before_its_update_is_refused(void **stat
     oc_model_close(m);
 }
 
+/* ---- ops that do not do what their accesses say ---- */
+
+static bool accepted(oc_plan_set *set) {
+    oc_error err = {0};
+    assert_int_equal(oc_plan_derive(set, &err), OC_OK);
+    oc_status st = oc_plan_verify(set, &err);
+    if (st != OC_OK && st != OC_E_PLAN) fail_msg("%s", err.message);
+    return st == OC_OK;
+}
+
+static oc_plan_set *bendable(oc_model **m, oc_build_ids *ids) {
+    *m = case_model(llama_tied);
+    oc_build_spec s = case_spec(*m);
+    s.micros = 3;
+    s.place.act_slots = 2;
+    oc_plan_set *set = NULL;
+    oc_error err = {0};
+    if (oc_build(&s, &set, ids, &err) != OC_OK) fail_msg("%s", err.message);
+    assert_true(accepted(set));
+    return set;
+}
+
+static void unbend(oc_model *m, oc_build_ids *ids, oc_plan_set *set) {
+    assert_true(accepted(set));
+    oc_build_ids_release(ids);
+    oc_plan_set_free(set);
+    oc_model_close(m);
+}
+
+static void an_access_one_piece_short_is_refused(void **state) {
+    (void)state;
+    oc_model *m;
+    oc_build_ids ids;
+    oc_plan_set *set = bendable(&m, &ids);
+    oc_plan *p = &set->plans[0];
+    int tried = 0;
+    for (uint32_t i = 0; i < p->n_accesses; i++) {
+        oc_access *a = &p->accesses[i];
+        if (a->count < 2) continue;
+        tried++;
+        a->count--;
+        if (accepted(set))
+            fail_msg("%s of %s", oc_role_name((oc_role)a->role), set->buffers[a->buffer].name);
+        a->count++;
+    }
+    assert_true(tried > 20);
+    unbend(m, &ids, set);
+}
+
+/* Bodies look at the op's block and piece, so they must be those of the accesses. */
+static void an_op_of_another_block_or_piece_is_refused(void **state) {
+    (void)state;
+    oc_model *m;
+    oc_build_ids ids;
+    oc_plan_set *set = bendable(&m, &ids);
+    oc_plan *p = &set->plans[0];
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        oc_op *op = &p->ops[i];
+        bool blockless = op->body == OC_BODY_EMBED || op->body == OC_BODY_LOSS;
+        uint32_t block = op->block;
+        op->block = block ? block - 1 : block + 1;
+        if (!blockless && accepted(set)) fail_msg("block of op %u", i);
+        op->block = block;
+        if (op->piece == UINT32_MAX) continue;
+        op->piece++;
+        if (accepted(set)) fail_msg("piece of op %u", i);
+        op->piece--;
+    }
+    unbend(m, &ids, set);
+}
+
+static void another_predicate_is_refused(void **state) {
+    (void)state;
+    oc_model *m;
+    oc_build_ids ids;
+    oc_plan_set *set = bendable(&m, &ids);
+    oc_plan *p = &set->plans[0];
+    int tried = 0;
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        oc_op *op = &p->ops[i];
+        uint32_t pred = op->pred, index = op->pred_index;
+        if (pred != OC_NO_BUFFER) {
+            op->pred_index++;
+            if (accepted(set)) fail_msg("predicate of op %u", i);
+        } else if (op->body == OC_BODY_FOLD_LAST || op->body == OC_BODY_NORM) {
+            op->pred = ids.control;
+            op->pred_index = 12;
+            if (accepted(set)) fail_msg("new predicate of op %u", i);
+        } else {
+            continue;
+        }
+        tried++;
+        op->pred = pred;
+        op->pred_index = index;
+    }
+    assert_true(tried > 50);
+    unbend(m, &ids, set);
+}
+
+/* Both ways of a predicate: what a skipped op would have written is not there for others. */
+static void a_value_that_may_not_be_written_is_not_for_all(void **state) {
+    (void)state;
+    oc_model *m;
+    oc_build_ids ids;
+    oc_plan_set *set = bendable(&m, &ids);
+    oc_plan *p = &set->plans[0];
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].body == OC_BODY_FOLD_LAST) {
+            set->signatures[OC_BODY_FOLD_LAST].pred = OC_PRED_ANY;
+            p->ops[i].pred = ids.control;
+            oc_error err = {0};
+            assert_int_equal(oc_plan_derive(set, &err), OC_OK);
+            assert_int_equal(oc_plan_verify(set, &err), OC_E_PLAN);
+            assert_non_null(strstr(err.message, "may have kept it from being written"));
+            p->ops[i].pred = OC_NO_BUFFER;
+            break;
+        }
+    unbend(m, &ids, set);
+}
+
+static void a_slot_too_small_for_its_piece_is_refused(void **state) {
+    (void)state;
+    oc_model *m;
+    oc_build_ids ids;
+    oc_plan_set *set = bendable(&m, &ids);
+    for (uint32_t i = 0; i < set->n_buffers; i++) {
+        oc_buffer *b = &set->buffers[i], kept = *b;
+        if (strcmp(b->name, "stage0") != 0 && strcmp(b->name, "A0") != 0) continue;
+        b->bytes = b->piece_bytes = 64;
+        assert_false(accepted(set));
+        *b = kept;
+    }
+    unbend(m, &ids, set);
+}
+
 /* Each wait is needed: without it verify sees a race. */
 static void every_derived_wait_is_needed(void **state) {
     (void)state;
@@ -297,6 +432,11 @@ int main(void) {
         cmocka_unit_test(no_access_of_a_tied_breadth_first_step_can_be_dropped),
         cmocka_unit_test(no_access_of_a_resident_gpt2_step_can_be_dropped),
         cmocka_unit_test(a_fetch_of_next_steps_value_before_its_update_is_refused),
+        cmocka_unit_test(an_access_one_piece_short_is_refused),
+        cmocka_unit_test(an_op_of_another_block_or_piece_is_refused),
+        cmocka_unit_test(another_predicate_is_refused),
+        cmocka_unit_test(a_value_that_may_not_be_written_is_not_for_all),
+        cmocka_unit_test(a_slot_too_small_for_its_piece_is_refused),
         cmocka_unit_test(every_derived_wait_is_needed),
         cmocka_unit_test(next_step_starts_while_later_blocks_update),
         cmocka_unit_test(doubling_the_vocabulary_adds_no_workspace),

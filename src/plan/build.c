@@ -37,8 +37,9 @@ static void predicate(build *b, oc_buffer_id cell, uint32_t at) {
     b->op.pred_index = at;
 }
 
-/* Bodies of a micro-batch without rows are skipped. */
+/* Bodies of a micro-batch without rows are skipped; the first has rows always. */
 static void if_live(build *b, uint32_t micro) {
+    if (micro == 0) return;
     predicate(b, b->ids->control, (uint32_t)(offsetof(oc_control_cell, live) / 4) + micro);
 }
 
@@ -79,7 +80,7 @@ static void reads_batch(build *b, uint32_t micro) {
 
 static void fetch_batch(build *b, uint32_t micro) {
     if (b->spec->place.resident) return;
-    op(b, OC_OP_FETCH, OC_LANE_H2D, OC_BODY_COPY, UINT32_MAX, UINT32_MAX, micro);
+    op(b, OC_OP_FETCH, OC_LANE_H2D, OC_BODY_COPY, 0, UINT32_MAX, micro);
     if (!b->dry) b->op.demand.bytes = oc_plan_buffer_at(b->pb, b->ids->batch)->piece_bytes;
     if_live(b, micro);
     emit(b);
@@ -201,6 +202,7 @@ static oc_buffer_id use_act(build *b, uint32_t layer, uint32_t micro) {
         c->content[i] = v;
         op(b, OC_OP_FETCH, OC_LANE_H2D, OC_BODY_COPY, layer, UINT32_MAX, micro);
         b->op.demand.bytes = b->spec->sizes.act_bytes;
+        if_live(b, micro);
         emit(b);
         reads(b, OC_ROLE_SRC, b->acts[act_index(b, layer, micro)], 1, v);
         writes(b, OC_ROLE_DST, c->slots[i], 1, v);
@@ -230,6 +232,7 @@ static void retire_act(build *b, uint32_t layer, uint32_t micro, oc_buffer_id fr
     oc_value v = act_value(layer, micro);
     op(b, OC_OP_RETIRE, OC_LANE_D2H, OC_BODY_COPY, layer, UINT32_MAX, micro);
     b->op.demand.bytes = b->spec->sizes.act_bytes;
+    if_live(b, micro);
     emit(b);
     reads(b, OC_ROLE_SRC, from, 1, v);
     writes(b, OC_ROLE_DST, b->acts[act_index(b, layer, micro)], 1, v);
@@ -564,7 +567,7 @@ static void layer_backward(build *b, uint32_t layer, uint32_t micro) {
 static void embed_backward(build *b, uint32_t micro) {
     op(b, OC_OP_RETIRE, b->spec->place.resident ? OC_LANE_COMPUTE : OC_LANE_D2H, OC_BODY_COPY, 0,
        UINT32_MAX, micro);
-    b->op.demand.bytes = b->spec->sizes.act_bytes;
+    b->op.demand.bytes = b->row_bytes;
     if_live(b, micro);
     emit(b);
     reads(b, OC_ROLE_SRC, d_of(b, micro), 1, d_value(0, micro));

@@ -120,6 +120,7 @@ static void activations(build *b) {
         b->position_rows = transient(b, "positions", -1, p->compute, use, s->sizes.act_bytes, 0);
     /* one contiguous matrix of rows, so no padding between micro-batches */
     uint64_t rows = (uint64_t)(s->batch * s->seq * s->model->hidden) * oc_dtype_bytes(s->dtype);
+    b->row_bytes = rows;
     if (s->train)
         b->drows = transient(b, "drows", -1, p->resident ? p->compute : OC_TIER_HOST,
                              OC_USE_STAGING, rows * (uint64_t)s->micros, rows);
@@ -184,49 +185,137 @@ static void cells(build *b) {
 
 #define BIT(r) (1u << OC_ROLE_##r)
 
-static void signatures(oc_plan_builder *pb) {
-    static const struct {
-        oc_body_id body;
-        oc_signature sig; /* reads, writes, folds, optional, many */
-    } table[] = {
-        {OC_BODY_COPY, {BIT(SRC), BIT(DST), 0, BIT(CELLS_IN), 0}},
-        {OC_BODY_FETCH_ROWS, {BIT(SRC) | BIT(BATCH), BIT(ROWS), 0, BIT(CELLS_IN), BIT(SRC)}},
-        {OC_BODY_EMBED, {BIT(ROWS), BIT(OUT), 0, BIT(CELLS_IN), 0}},
-        {OC_BODY_EMBED_POSITIONS, {BIT(ROWS) | BIT(POSITION_ROWS), BIT(OUT), 0, BIT(CELLS_IN), 0}},
-        {OC_BODY_LAYER_FORWARD,
-         {BIT(WEIGHT) | BIT(IN) | BIT(BATCH), BIT(OUT) | BIT(SAVE) | BIT(WORK), 0, BIT(CELLS_IN),
-          0}},
-        {OC_BODY_FINAL_FORWARD, {BIT(WEIGHT) | BIT(IN), BIT(STATE), 0, BIT(CELLS_IN), 0}},
-        {OC_BODY_HEAD_FORWARD, {BIT(WEIGHT) | BIT(BATCH), BIT(WORK), BIT(STATE), BIT(CELLS_IN), 0}},
-        {OC_BODY_LOSS, {BIT(BATCH), BIT(CELLS_OUT), BIT(STATE), BIT(CELLS_IN), 0}},
-        {OC_BODY_HEAD_BACKWARD,
-         {BIT(WEIGHT) | BIT(BATCH) | BIT(CARRY), BIT(WORK) | BIT(GRAD_OUT), BIT(STATE),
-          BIT(CELLS_IN), 0}},
-        {OC_BODY_FINAL_BACKWARD,
-         {BIT(WEIGHT) | BIT(IN), BIT(D) | BIT(GRAD_OUT), BIT(STATE), BIT(CELLS_IN), 0}},
-        {OC_BODY_LAYER_BACKWARD,
-         {BIT(WEIGHT) | BIT(IN) | BIT(BATCH), BIT(WORK) | BIT(GRAD_OUT), BIT(D) | BIT(SAVE),
-          BIT(CELLS_IN), 0}},
-        {OC_BODY_LAYER_RECOMPUTE,
-         {BIT(WEIGHT) | BIT(IN) | BIT(BATCH), BIT(WORK) | BIT(GRAD_OUT) | BIT(SAVE), BIT(D),
-          BIT(CELLS_IN), 0}},
-        {OC_BODY_FOLD, {BIT(SRC), 0, BIT(GRAD), BIT(CELLS_IN), 0}},
-        {OC_BODY_FOLD_LAST, {BIT(SRC) | BIT(CELLS_IN), BIT(PARTIALS), BIT(GRAD), 0, 0}},
-        {OC_BODY_FOLD_FIRST, {BIT(SRC), BIT(GRAD), 0, BIT(PARTIALS) | BIT(CELLS_IN), 0}},
-        {OC_BODY_FOLD_IN_PLACE, {0, 0, BIT(GRAD), BIT(PARTIALS) | BIT(CELLS_IN), 0}},
-        {OC_BODY_FOLD_ROWS,
-         {BIT(SRC) | BIT(BATCH) | BIT(CELLS_IN), BIT(PARTIALS), BIT(GRAD), 0, 0}},
-        {OC_BODY_FOLD_ROWS_FIRST,
-         {BIT(SRC) | BIT(BATCH) | BIT(CELLS_IN), BIT(PARTIALS) | BIT(GRAD), 0, 0, 0}},
-        {OC_BODY_NORM,
-         {BIT(PARTIALS) | BIT(CELLS_IN) | BIT(STATE), BIT(CELLS_OUT), BIT(CARRY), 0,
-          BIT(PARTIALS)}},
-        {OC_BODY_UPDATE,
-         {BIT(GRAD) | BIT(CELLS_IN), 0, BIT(MASTER), BIT(M) | BIT(V) | BIT(COPY), 0}},
-        {OC_BODY_POISON, {0, BIT(DST), 0, 0, 0}},
-    };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        oc_plan_signature(pb, (uint16_t)table[i].body, table[i].sig);
+/* Ops of a micro-batch: skipped when it has no rows, and bound to the op's block and micro-batch.
+ */
+#define OF_MICRO                                                                                   \
+    .optional = BIT(CELLS_IN), .whole = BIT(WEIGHT) | BIT(GRAD_OUT),                               \
+    .own_block = BIT(WEIGHT) | BIT(GRAD_OUT), .own_micro = BIT(BATCH) | BIT(IN) | BIT(GRAD_OUT),   \
+    .pred = OC_PRED_MICRO
+/* Folds: piece by piece, never skipped unless they say so. */
+#define OF_PIECE .single = BIT(GRAD) | BIT(PARTIALS), .own_block = BIT(GRAD) | BIT(SRC)
+
+static const struct {
+    oc_body_id body;
+    oc_signature sig;
+} signature_table[] = {
+    {OC_BODY_COPY,
+     {.reads = BIT(SRC),
+      .writes = BIT(DST),
+      .optional = BIT(CELLS_IN),
+      .single = BIT(SRC),
+      .own_block = BIT(SRC) | BIT(DST),
+      .pred = OC_PRED_MICRO_MAY}},
+    {OC_BODY_FETCH_ROWS,
+     {.reads = BIT(SRC) | BIT(BATCH),
+      .writes = BIT(ROWS),
+      .optional = BIT(CELLS_IN),
+      .many = BIT(SRC),
+      .own_block = BIT(ROWS),
+      .own_micro = BIT(BATCH) | BIT(ROWS),
+      .pred = OC_PRED_MICRO}},
+    {OC_BODY_EMBED, {.reads = BIT(ROWS), .writes = BIT(OUT), OF_MICRO}},
+    {OC_BODY_EMBED_POSITIONS,
+     {.reads = BIT(ROWS) | BIT(POSITION_ROWS), .writes = BIT(OUT), OF_MICRO}},
+    {OC_BODY_LAYER_FORWARD,
+     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH),
+      .writes = BIT(OUT) | BIT(SAVE) | BIT(WORK),
+      OF_MICRO}},
+    {OC_BODY_FINAL_FORWARD, {.reads = BIT(WEIGHT) | BIT(IN), .writes = BIT(STATE), OF_MICRO}},
+    {OC_BODY_HEAD_FORWARD,
+     {.reads = BIT(WEIGHT) | BIT(BATCH), .writes = BIT(WORK), .folds = BIT(STATE), OF_MICRO}},
+    {OC_BODY_LOSS, {.reads = BIT(BATCH), .writes = BIT(CELLS_OUT), .folds = BIT(STATE), OF_MICRO}},
+    {OC_BODY_HEAD_BACKWARD,
+     {.reads = BIT(WEIGHT) | BIT(BATCH) | BIT(CARRY),
+      .writes = BIT(WORK) | BIT(GRAD_OUT),
+      .folds = BIT(STATE),
+      OF_MICRO}},
+    {OC_BODY_FINAL_BACKWARD,
+     {.reads = BIT(WEIGHT) | BIT(IN),
+      .writes = BIT(D) | BIT(GRAD_OUT),
+      .folds = BIT(STATE),
+      OF_MICRO}},
+    {OC_BODY_LAYER_BACKWARD,
+     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH),
+      .writes = BIT(WORK) | BIT(GRAD_OUT),
+      .folds = BIT(D) | BIT(SAVE),
+      OF_MICRO}},
+    {OC_BODY_LAYER_RECOMPUTE,
+     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH),
+      .writes = BIT(WORK) | BIT(GRAD_OUT) | BIT(SAVE),
+      .folds = BIT(D),
+      OF_MICRO}},
+    {OC_BODY_FOLD,
+     {.reads = BIT(SRC),
+      .folds = BIT(GRAD),
+      .optional = BIT(CELLS_IN),
+      .own_micro = BIT(SRC),
+      .pred = OC_PRED_MICRO,
+      OF_PIECE}},
+    {OC_BODY_FOLD_LAST,
+     {.reads = BIT(SRC) | BIT(CELLS_IN),
+      .writes = BIT(PARTIALS),
+      .folds = BIT(GRAD),
+      .own_micro = BIT(SRC),
+      .tolerant = BIT(SRC),
+      .pred = OC_PRED_NEVER,
+      OF_PIECE}},
+    {OC_BODY_FOLD_FIRST,
+     {.reads = BIT(SRC),
+      .writes = BIT(GRAD),
+      .optional = BIT(PARTIALS),
+      .own_micro = BIT(SRC),
+      .pred = OC_PRED_NEVER,
+      OF_PIECE}},
+    {OC_BODY_FOLD_IN_PLACE,
+     {.folds = BIT(GRAD), .optional = BIT(PARTIALS), .pred = OC_PRED_NEVER, OF_PIECE}},
+    {OC_BODY_FOLD_ROWS,
+     {.reads = BIT(SRC) | BIT(BATCH) | BIT(CELLS_IN),
+      .writes = BIT(PARTIALS),
+      .folds = BIT(GRAD),
+      .whole = BIT(GRAD) | BIT(PARTIALS),
+      .full = BIT(SRC),
+      .own_block = BIT(GRAD),
+      .tolerant = BIT(SRC),
+      .pred = OC_PRED_NEVER}},
+    {OC_BODY_FOLD_ROWS_FIRST,
+     {.reads = BIT(SRC) | BIT(BATCH) | BIT(CELLS_IN),
+      .writes = BIT(PARTIALS) | BIT(GRAD),
+      .whole = BIT(GRAD) | BIT(PARTIALS),
+      .full = BIT(SRC),
+      .own_block = BIT(GRAD),
+      .tolerant = BIT(SRC),
+      .pred = OC_PRED_NEVER}},
+    {OC_BODY_NORM,
+     {.reads = BIT(PARTIALS) | BIT(CELLS_IN) | BIT(STATE),
+      .writes = BIT(CELLS_OUT),
+      .folds = BIT(CARRY),
+      .many = BIT(PARTIALS),
+      .full = BIT(PARTIALS) | BIT(STATE),
+      .tolerant = BIT(STATE),
+      .pred = OC_PRED_NEVER}},
+    {OC_BODY_UPDATE,
+     {.reads = BIT(GRAD) | BIT(CELLS_IN),
+      .folds = BIT(MASTER),
+      .optional = BIT(M) | BIT(V) | BIT(COPY),
+      .single = BIT(GRAD) | BIT(MASTER) | BIT(M) | BIT(V) | BIT(COPY),
+      .own_block = BIT(GRAD) | BIT(MASTER) | BIT(M) | BIT(V) | BIT(COPY),
+      .pred = OC_PRED_ALWAYS}},
+    {OC_BODY_POISON, {.writes = BIT(DST), .pred = OC_PRED_NEVER}},
+};
+
+static void signatures(build *b) {
+    for (size_t i = 0; i < sizeof signature_table / sizeof *signature_table; i++) {
+        oc_signature g = signature_table[i].sig;
+        bool finite = g.pred == OC_PRED_ALWAYS;
+        g.pred_buffer = finite ? b->ids->result : b->ids->control;
+        g.pred_base = (uint32_t)(finite ? offsetof(oc_result_cell, finite)
+                                        : offsetof(oc_control_cell, live)) /
+                      4;
+        oc_plan_signature(b->pb, (uint16_t)signature_table[i].body, g);
+    }
+    for (int32_t i = 0; i < b->spec->model->n_blocks; i++)
+        oc_plan_blocks(b->pb, (uint32_t)oc_ceil_div(b->spec->model->blocks[i].elements,
+                                                    b->spec->place.piece_elements));
 }
 
 /* ---- life of a build ---- */
@@ -313,7 +402,7 @@ static oc_status open_build(build *b, const oc_build_spec *spec, oc_build_ids *i
     activations(b);
     workspace(b);
     cells(b);
-    signatures(b->pb);
+    signatures(b);
     return OC_OK;
 }
 

@@ -32,6 +32,7 @@ typedef struct build {
     oc_buffer_id *ds;     /* [group] gradient of an activation */
     oc_buffer_id rows, position_rows, drows, batch_copy;
     oc_buffer_id work, save_scratch, head_work;
+    uint64_t row_bytes; /* gradients of a micro-batch's embedding rows */
     uint32_t n_stages, next_stage, next_slab;
     uint32_t head_stage[OC_MAX_MICROS]; /* folds so far into the micro-batch's head state */
 } build;

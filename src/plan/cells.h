@@ -37,7 +37,8 @@ typedef struct oc_carry_cell {
 typedef struct oc_result_cell {
     uint32_t finite; /* predicate of the updates: 0 skips the step */
     uint32_t overflow;
-    float coef; /* gradients are multiplied by it */
+    uint32_t scale_exhausted; /* it happened at the least loss scale */
+    float coef;               /* gradients are multiplied by it */
     double bias1, bias2;
     double loss, grad_norm, lr_used, loss_scale;
 } oc_result_cell;

@@ -49,6 +49,7 @@ typedef struct vec {
 
 struct oc_plan_builder {
     vec buffers; /* oc_buffer */
+    vec blocks;  /* uint32_t pieces of each block */
     vec after;   /* oc_buffer_id per buffer: placed behind it; OC_NO_BUFFER */
     vec ops[OC_MAX_PLANS], accesses[OC_MAX_PLANS];
     char names[OC_MAX_PLANS][16];
@@ -88,6 +89,7 @@ void oc_plan_builder_free(oc_plan_builder *b) {
     if (!b) return;
     free(b->buffers.data);
     free(b->after.data);
+    free(b->blocks.data);
     for (uint32_t p = 0; p < OC_MAX_PLANS; p++) {
         free(b->ops[p].data);
         free(b->accesses[p].data);
@@ -124,6 +126,11 @@ void oc_plan_place_after(oc_plan_builder *b, oc_buffer_id id, oc_buffer_id befor
 void oc_plan_signature(oc_plan_builder *b, uint16_t body, oc_signature sig) {
     b->signatures[body] = sig;
     b->has_signature[body] = true;
+}
+
+void oc_plan_blocks(oc_plan_builder *b, uint32_t pieces) {
+    uint32_t *x = vec_push(b, &b->blocks, sizeof *x);
+    if (x) *x = pieces;
 }
 
 const oc_buffer *oc_plan_buffer_at(const oc_plan_builder *b, oc_buffer_id id) {
@@ -252,6 +259,9 @@ oc_status oc_plan_finish(oc_plan_builder *b, oc_plan_set **out, oc_error *err) {
     s->buffers = b->buffers.data;
     s->n_buffers = b->buffers.count;
     memset(&b->buffers, 0, sizeof b->buffers);
+    s->block_pieces = b->blocks.data;
+    s->n_blocks = b->blocks.count;
+    memset(&b->blocks, 0, sizeof b->blocks);
     for (uint32_t i = 0; i < s->n_buffers; i++)
         s->buffers[i].offset = offsets[i];
     free(offsets);
@@ -279,5 +289,6 @@ void oc_plan_set_free(oc_plan_set *s) {
             free(s->pairs[p][q]);
     }
     free(s->buffers);
+    free(s->block_pieces);
     free(s);
 }

@@ -145,7 +145,8 @@ typedef struct oc_access {
 } oc_access;
 
 typedef struct oc_demand {
-    uint64_t bytes; /* moved over the lane's link, or read + written by a memory-bound op */
+    uint64_t bytes; /* moved over the lane's link (a copy moves exactly these), or read + written by
+                       a memory-bound op */
     double flops;
     int32_t cores; /* 0: as many as there are */
 } oc_demand;
@@ -208,13 +209,30 @@ typedef struct oc_plan {
 
 enum { OC_MAX_PLANS = 4, OC_MAX_BODIES = 32 };
 
-/* What an op with a given body cannot do without: a bit (1 << role) for each role it must read,
- * write or fold. `optional` roles may be there too, in any mode; others are refused. `many`: roles
- * that must stand once for each of the op's blocks, by the block of their value. A body reaches
- * memory through its accesses only, so an access that is missing here is an access the op does not
- * make. */
+/* Whether ops of a body have a predicate. */
+typedef enum oc_pred_rule {
+    OC_PRED_ANY, /* not checked */
+    OC_PRED_NEVER,
+    OC_PRED_ALWAYS, /* cell pred_buffer[pred_base] */
+    OC_PRED_MICRO,  /* cell pred_buffer[pred_base + micro] for micro > 0; micro-batch 0 always runs
+                     */
+    OC_PRED_MICRO_MAY /* that or none */
+} oc_pred_rule;
+
+/* What an op with a given body must look like. Masks have a bit (1 << role) for each role. A body
+ * reaches memory through its accesses only, so an access that is missing here is an access the op
+ * does not make. A body without a signature is checked for values and races only. */
 typedef struct oc_signature {
-    uint32_t reads, writes, folds, optional, many;
+    uint32_t reads, writes, folds; /* roles it cannot do without, by mode */
+    uint32_t optional;             /* may be there too, in any mode; others are refused */
+    uint32_t many;                 /* once for each of the op's blocks, by the block of the value */
+    uint32_t whole;                /* all pieces of the op's block, from piece 0 */
+    uint32_t full;                 /* all pieces of the buffer */
+    uint32_t single;               /* the op's piece and no other, when it has one */
+    uint32_t own_block, own_micro; /* the value's block or micro-batch is the op's */
+    uint32_t tolerant; /* the body copes when a predicate kept the value from being written */
+    oc_pred_rule pred;
+    uint32_t pred_buffer, pred_base;
 } oc_signature;
 
 typedef struct oc_plan_set {
@@ -230,6 +248,8 @@ typedef struct oc_plan_set {
     uint32_t n_pairs[OC_MAX_PLANS][OC_MAX_PLANS];
     oc_signature signatures[OC_MAX_BODIES];
     bool has_signature[OC_MAX_BODIES];
+    uint32_t *block_pieces; /* pieces of each block, for signatures; NULL: none given */
+    uint32_t n_blocks;
 } oc_plan_set;
 
 /* ---- construction: used by builders. Allocation failures are sticky and reported by finish. ----
@@ -246,9 +266,10 @@ oc_buffer_id oc_plan_buffer(oc_plan_builder *b, const char *name, oc_tier tier, 
                             uint32_t alias, oc_value initial);
 /* id, of the same alias group as `before`, is placed behind it instead of at the group's start. */
 void oc_plan_place_after(oc_plan_builder *b, oc_buffer_id id, oc_buffer_id before);
-/* Declare what ops with this body need; verify refuses ops that lack it. A body without a signature
- * is checked for values and races only. */
+/* Declare what ops with this body look like; verify refuses others. */
 void oc_plan_signature(oc_plan_builder *b, uint16_t body, oc_signature sig);
+/* How many pieces each block has, in order. */
+void oc_plan_blocks(oc_plan_builder *b, uint32_t pieces);
 /* Bytes of a tier if finish were called now. */
 uint64_t oc_plan_arena_bytes(const oc_plan_builder *b, oc_tier tier);
 uint64_t oc_plan_use_bytes(const oc_plan_builder *b, oc_tier tier, oc_use use);

@@ -23,6 +23,7 @@ typedef struct verifier {
     uint32_t *value_base; /* per buffer: index of its first piece in values */
     uint32_t n_values;
     oc_value *values;
+    uint64_t *conditions; /* per piece: the predicate its writer had, 0: none */
     cell_clock *cells;
     uint32_t lane_base[OC_LANE_COUNT]; /* ops of the earlier plan, per lane */
     oc_error *err;
@@ -117,25 +118,50 @@ static oc_status check_many(const verifier *v, const oc_plan *p, const oc_op *op
     return OC_OK;
 }
 
-static oc_status check_signature(const verifier *v, const oc_plan *p, const oc_op *op) {
-    if (op->body >= OC_MAX_BODIES || !v->s->has_signature[op->body]) return OC_OK;
-    const oc_signature *g = &v->s->signatures[op->body];
-    uint32_t have[3] = {0, 0, 0};
-    for (uint32_t k = 0; k < op->n_accesses; k++) {
-        const oc_access *a = &p->accesses[op->first_access + k];
-        uint32_t bit = 1u << a->role;
-        bool wanted = (a->mode == OC_READ    ? g->reads
-                       : a->mode == OC_WRITE ? g->writes
-                                             : g->folds) &
-                      bit;
-        if (!wanted && !(g->optional & bit))
-            return refuse(v, p, op, a, "not in the body's signature");
-        have[a->mode] |= bit;
+/* The pieces and the value an access must name. */
+static oc_status check_range(const verifier *v, const oc_plan *p, const oc_op *op,
+                             const oc_access *a, const oc_signature *g) {
+    uint32_t bit = 1u << a->role;
+    if ((g->whole & bit) &&
+        (op->block >= v->s->n_blocks || a->first != 0 || a->count != v->s->block_pieces[op->block]))
+        return refuse(v, p, op, a, "does not name the whole block");
+    if ((g->full & bit) && a->count != v->s->buffers[a->buffer].pieces)
+        return refuse(v, p, op, a, "does not name the whole buffer");
+    if ((g->single & bit) && op->piece != UINT32_MAX && (a->first != op->piece || a->count != 1))
+        return refuse(v, p, op, a, "does not name the op's piece");
+    if ((g->own_block & bit) && a->value.block != op->block)
+        return refuse(v, p, op, a, "names a value of another block");
+    if ((g->own_micro & bit) && a->value.micro != op->micro)
+        return refuse(v, p, op, a, "names a value of another micro-batch");
+    return OC_OK;
+}
+
+static oc_status check_pred(const verifier *v, const oc_plan *p, const oc_op *op,
+                            const oc_signature *g) {
+    bool has = op->pred != OC_NO_BUFFER, wants = false;
+    uint32_t index = g->pred_base;
+    switch (g->pred) {
+    case OC_PRED_ANY:
+        return OC_OK;
+    case OC_PRED_NEVER:
+        break;
+    case OC_PRED_ALWAYS:
+        wants = true;
+        break;
+    case OC_PRED_MICRO:
+    case OC_PRED_MICRO_MAY:
+        wants = op->micro > 0 && (has || g->pred == OC_PRED_MICRO);
+        index += op->micro;
+        break;
     }
-    if ((g->reads & ~have[OC_READ]) || (g->writes & ~have[OC_WRITE]) || (g->folds & ~have[OC_FOLD]))
-        return refuse(v, p, op, NULL, "lacks an access that its body needs");
-    for (uint32_t r = 0; r < OC_ROLE_COUNT; r++)
-        if (g->many & (1u << r)) OC_TRY(check_many(v, p, op, r));
+    if (has != wants) return refuse(v, p, op, NULL, has ? "has a predicate" : "has no predicate");
+    if (has && (op->pred != g->pred_buffer || op->pred_index != index))
+        return refuse(v, p, op, NULL, "has another predicate than its own");
+    return OC_OK;
+}
+
+/* Predicate and index are read like any other value. */
+static oc_status check_cells(const verifier *v, const oc_plan *p, const oc_op *op) {
     bool pred_read = op->pred == OC_NO_BUFFER, index_read = op->index == OC_NO_BUFFER;
     for (uint32_t k = 0; k < op->n_accesses; k++) {
         const oc_access *a = &p->accesses[op->first_access + k];
@@ -147,7 +173,40 @@ static oc_status check_signature(const verifier *v, const oc_plan *p, const oc_o
     return OC_OK;
 }
 
-/* Copies keep values; an update makes the next version. */
+static const oc_signature *signature_of(const verifier *v, const oc_op *op) {
+    if (op->body >= OC_MAX_BODIES || !v->s->has_signature[op->body]) return NULL;
+    return &v->s->signatures[op->body];
+}
+
+static oc_status check_signature(const verifier *v, const oc_plan *p, const oc_op *op) {
+    const oc_signature *g = signature_of(v, op);
+    if (!g) return OC_OK;
+    uint32_t have[3] = {0, 0, 0};
+    const uint32_t want[3] = {g->reads, g->writes, g->folds};
+    for (uint32_t k = 0; k < op->n_accesses; k++) {
+        const oc_access *a = &p->accesses[op->first_access + k];
+        uint32_t bit = 1u << a->role;
+        if (!((want[a->mode] | g->optional) & bit))
+            return refuse(v, p, op, a, "not in the body's signature");
+        OC_TRY(check_range(v, p, op, a, g));
+        have[a->mode] |= bit;
+    }
+    for (int m = 0; m < 3; m++)
+        if (want[m] & ~have[m])
+            return refuse(v, p, op, NULL, "lacks an access that its body needs");
+    for (uint32_t r = 0; r < OC_ROLE_COUNT; r++)
+        if (g->many & (1u << r)) OC_TRY(check_many(v, p, op, r));
+    OC_TRY(check_pred(v, p, op, g));
+    return check_cells(v, p, op);
+}
+
+static uint64_t access_bytes(const verifier *v, const oc_access *a) {
+    const oc_buffer *b = &v->s->buffers[a->buffer];
+    uint64_t from = a->first * b->piece_bytes;
+    return oc_min_u64((a->first + a->count) * b->piece_bytes, b->bytes) - from;
+}
+
+/* Copies keep values and fit; an update makes the next version. */
 static oc_status check_meaning(const verifier *v, const oc_plan *p, const oc_op *op) {
     const oc_access *src = NULL, *dst = NULL;
     for (uint32_t k = 0; k < op->n_accesses; k++) {
@@ -160,10 +219,12 @@ static oc_status check_meaning(const verifier *v, const oc_plan *p, const oc_op 
         if (!oc_value_equal(next, a->result)) return refuse(v, p, op, a, "is not the next version");
     }
     bool copies = op->kind == OC_OP_FETCH || op->kind == OC_OP_RETIRE || op->kind == OC_OP_PUBLISH;
-    if (!copies || !v->s->has_signature[op->body]) return OC_OK;
+    if (!copies || !signature_of(v, op)) return OC_OK;
     if (!src || !dst) return refuse(v, p, op, NULL, "lacks an access that its body needs");
     if (!oc_value_equal(src->value, dst->value) || src->count != dst->count)
         return refuse(v, p, op, dst, "does not hold what was read");
+    if (access_bytes(v, src) < op->demand.bytes || access_bytes(v, dst) < op->demand.bytes)
+        return refuse(v, p, op, dst, "has no room for what is moved");
     return OC_OK;
 }
 
@@ -213,24 +274,47 @@ static void start_values(const verifier *v, bool first) {
     }
 }
 
-static oc_status replay(const verifier *v, const oc_plan *p) {
-    for (uint32_t i = 0; i < p->n_ops; i++) {
-        const oc_op *op = &p->ops[i];
-        const oc_access *acc = &p->accesses[op->first_access];
-        for (uint32_t k = 0; k < op->n_accesses; k++) {
-            const oc_access *a = &acc[k];
-            if (a->mode == OC_WRITE) continue;
-            for (uint32_t q = a->first; q < a->first + a->count; q++)
-                if (!oc_value_equal(*piece(v, a->buffer, q), value_at(a->value, q)))
-                    return refuse(v, p, op, a, "the value it names is not there at that point");
-        }
-        for (uint32_t k = 0; k < op->n_accesses; k++) {
-            const oc_access *a = &acc[k];
-            if (a->mode == OC_READ) continue;
-            clobber(v, a);
-            fill(v, a->buffer, a->first, a->count, a->mode == OC_FOLD ? a->result : a->value);
+static uint64_t condition_of(const oc_op *op) {
+    return op->pred == OC_NO_BUFFER ? 0 : ((uint64_t)op->pred << 32 | op->pred_index) + 1;
+}
+
+/* Both ways of a predicate: a value that may not have been written is only for readers with the
+ * same predicate, or for bodies that cope. A fold that is skipped leaves what was there, which
+ * stands. */
+static bool may_be_missing(const verifier *v, const oc_op *op, const oc_access *a,
+                           uint64_t written) {
+    if (written == 0 || written == condition_of(op)) return false;
+    const oc_signature *g = signature_of(v, op);
+    return g && !(g->tolerant & (1u << a->role));
+}
+
+static oc_status replay_op(const verifier *v, const oc_plan *p, const oc_op *op) {
+    const oc_access *acc = &p->accesses[op->first_access];
+    for (uint32_t k = 0; k < op->n_accesses; k++) {
+        const oc_access *a = &acc[k];
+        if (a->mode == OC_WRITE) continue;
+        for (uint32_t q = a->first; q < a->first + a->count; q++) {
+            if (!oc_value_equal(*piece(v, a->buffer, q), value_at(a->value, q)))
+                return refuse(v, p, op, a, "the value it names is not there at that point");
+            if (may_be_missing(v, op, a, v->conditions[v->value_base[a->buffer] + q]))
+                return refuse(v, p, op, a, "a predicate may have kept it from being written");
         }
     }
+    for (uint32_t k = 0; k < op->n_accesses; k++) {
+        const oc_access *a = &acc[k];
+        if (a->mode == OC_READ) continue;
+        clobber(v, a);
+        fill(v, a->buffer, a->first, a->count, a->mode == OC_FOLD ? a->result : a->value);
+        for (uint32_t q = a->first; a->mode == OC_WRITE && q < a->first + a->count; q++)
+            v->conditions[v->value_base[a->buffer] + q] = condition_of(op);
+    }
+    return OC_OK;
+}
+
+static oc_status replay(const verifier *v, const oc_plan *p) {
+    memset(v->conditions, 0, v->n_values * sizeof *v->conditions);
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        OC_TRY(replay_op(v, p, &p->ops[i]));
     return OC_OK;
 }
 
@@ -391,12 +475,14 @@ oc_status oc_plan_verify(const oc_plan_set *s, oc_error *err) {
         v.n_values += s->buffers[i].pieces;
     }
     v.values = calloc(v.n_values + 1u, sizeof *v.values);
+    v.conditions = calloc(v.n_values + 1u, sizeof *v.conditions);
     v.cells = calloc(v.e.count + 1u, sizeof *v.cells);
-    if (st == OC_OK && (!v.values || !v.cells))
+    if (st == OC_OK && (!v.values || !v.conditions || !v.cells))
         st = oc_fail(err, OC_E_MEMORY, "no memory to verify the plan");
     if (st == OC_OK) st = verify_all(&v);
     free(v.cells);
     free(v.values);
+    free(v.conditions);
     free(v.value_base);
     oc_entities_release(&v.e);
     return st;

@@ -33,12 +33,14 @@ static oc_status device_done(const oc_task *t, oc_error *err) {
 
 /* ---- movement ---- */
 
+/* Between homes and slots: exactly the bytes that verify found room for. On the CPU device through
+ * its pool: a lane that copies then counts among the active cores, and a worker makes place for it.
+ */
 static oc_status copy(const oc_task *t, oc_error *err) {
-    const oc_access *src = oc_task_access(t, OC_ROLE_SRC), *dst = oc_task_access(t, OC_ROLE_DST);
-    uint64_t n = oc_min_u64(oc_task_bytes(t, src), oc_task_bytes(t, dst));
-    (void)err;
-    memcpy(oc_task_address(t, dst), oc_task_address(t, src), n);
-    return OC_OK;
+    oc_device *d = context(t)->shape.device;
+    d->ops->copy(d, oc_task_role(t, OC_ROLE_DST), oc_task_role(t, OC_ROLE_SRC),
+                 t->op->demand.bytes);
+    return device_done(t, err);
 }
 
 static oc_status fetch_rows(const oc_task *t, oc_error *err) {
@@ -235,6 +237,7 @@ static oc_status norm(const oc_task *t, oc_error *err) {
     r->coef = (float)(unit * clip);
     r->lr_used = oc_schedule_lr(&c->schedule, c->lr, (int64_t)carry->updates);
     if (c->scaling && some) scale_after(c, carry, !finite);
+    r->scale_exhausted = (uint32_t)carry->scale_exhausted;
     if (!r->finite) return OC_OK;
     double step = (double)++carry->updates;
     r->bias1 = 1 - pow(c->beta1, step);

@@ -131,12 +131,15 @@ static void describe(oc_setup *s) {
                        "every state at home in %s memory, %d of %d layers keep their saved tensors",
                        oc_tier_name(p->compute), p->kept_layers, s->model->n_layers);
     else
-        (void)snprintf(s->choice, sizeof s->choice,
-                       "states at home on the host, %d weight slots, %d gradient slabs, activation "
-                       "checkpoints on the %s, %d of %d layers keep their saved tensors, "
-                       "micro-batches in groups of %d, pieces of %llu elements",
-                       p->slots, p->slabs, p->act_slots ? "host" : "device", p->kept_layers,
-                       s->model->n_layers, p->group, (unsigned long long)p->piece_elements);
+        (void)snprintf(
+            s->choice, sizeof s->choice,
+            "%sstates at home on the host, %d weight slots, %d gradient slabs, activation "
+            "checkpoints on the %s, %d of %d layers keep their saved tensors, "
+            "micro-batches in groups of %d, pieces of %llu elements",
+            s->config->weights_home == OC_HOME_DEVICE ? "a copy of every weight on the device, "
+                                                      : "",
+            p->slots, p->slabs, p->act_slots ? "host" : "device", p->kept_layers,
+            s->model->n_layers, p->group, (unsigned long long)p->piece_elements);
 }
 
 static oc_placement resident_placement(const oc_setup *s, oc_placement p) {

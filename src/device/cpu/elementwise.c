@@ -53,6 +53,7 @@ void oc_cpu_scale_add(oc_device *d, oc_dtype t, int64_t n, const void *a, float 
 }
 
 typedef struct bytes_job {
+    const oc_kernels *k;
     unsigned char *dst;
     const unsigned char *src; /* NULL: zeros */
     uint64_t bytes;
@@ -63,18 +64,18 @@ static void bytes_task(void *arg, int64_t task, int worker) {
     const bytes_job *j = arg;
     uint64_t at = (uint64_t)task * BYTES, n = j->bytes - at < BYTES ? j->bytes - at : BYTES;
     if (j->src) {
-        memcpy(j->dst + at, j->src + at, n);
+        j->k->copy(j->dst + at, j->src + at, n);
     } else {
         memset(j->dst + at, 0, n);
     }
 }
 
 void oc_cpu_copy(oc_device *d, void *dst, const void *src, uint64_t bytes) {
-    bytes_job j = {dst, src, bytes};
+    bytes_job j = {oc_cpu_of(d)->kernels, dst, src, bytes};
     oc_pool_for(d->pool, oc_cpu_tasks((int64_t)bytes, BYTES), bytes_task, &j);
 }
 
 void oc_cpu_zero(oc_device *d, void *dst, uint64_t bytes) {
-    bytes_job j = {dst, NULL, bytes};
+    bytes_job j = {NULL, dst, NULL, bytes};
     oc_pool_for(d->pool, oc_cpu_tasks((int64_t)bytes, BYTES), bytes_task, &j);
 }

@@ -62,6 +62,7 @@ typedef struct oc_kernels {
 
     void (*fold)(const oc_fold_span *s);
     void (*update)(const oc_update *u, int64_t first, int64_t end);
+    void (*copy)(void *dst, const void *src, uint64_t bytes); /* around the caches */
 } oc_kernels;
 
 enum { OC_COLUMN_STRIP = 256 }; /* columns a column-wise sum keeps in registers and L1 */
