@@ -13,6 +13,7 @@
 #include <ftw.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -28,7 +29,10 @@ typedef struct cli_result {
 
 static char cli_home[SCRATCH_BYTES]; /* the folder; tests run inside it */
 static rlim_t cli_file_limit = RLIM_INFINITY;
-static pid_t cli_child; /* that runs; 0: none */
+static pid_t cli_child;                   /* that runs; 0: none */
+static unsigned cli_seconds;              /* then the program is ended; 0: never */
+static const char *cli_stdout = "stdout"; /* where it goes; NULL: closed */
+static bool cli_no_stderr;                /* closed */
 
 /* ---- files ---- */
 
@@ -109,10 +113,15 @@ static inline pid_t cli_start(const char *line) {
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid > 0) return cli_child = pid;
-    int out = open("stdout", O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    int err = open("stderr", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int out =
+        open(cli_stdout ? cli_stdout : "stdout", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int err = open("stderr", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);
+    if (!cli_stdout) close(STDOUT_FILENO);
+    if (cli_no_stderr) close(STDERR_FILENO);
+    (void)alarm(cli_seconds);               /* it outlives exec */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nothing running */
     struct rlimit limit = {cli_file_limit, cli_file_limit};
     (void)setrlimit(RLIMIT_FSIZE, &limit);
     execv(program, argv);

@@ -91,7 +91,11 @@ static void data_that_cannot_be_read_is_named_by_file_and_line(void **state) {
         {DATA "d.txt d.csv", "d.csv|.jsonl"},
         {DATA "m", "m|.jsonl"},
         {DATA "d.txt --eval-data none.txt", "none.txt"},
+        {DATA "fifo.txt", "fifo.txt|not a regular file"},
+        {DATA "fifo.jsonl", "fifo.jsonl|not a regular file"},
     };
+    assert_int_equal(mkfifo("fifo.txt", 0600), 0);
+    assert_int_equal(mkfifo("fifo.jsonl", 0600), 0);
     cli_text("empty.txt", "");
     cli_text("empty.jsonl", "");
     cli_text("id.jsonl", "{\"input_ids\": [1, 2, 3]}\n{\"input_ids\": [1, 999, 3]}\n");
@@ -100,7 +104,9 @@ static void data_that_cannot_be_read_is_named_by_file_and_line(void **state) {
     cli_text("none_left.jsonl", "{\"input_ids\": [1, 2], \"labels\": [-100, -100]}\n");
     cli_text("lengths.jsonl", "{\"input_ids\": [1, 2, 3], \"labels\": [1, 2]}\n");
     cli_text("twice.jsonl", "{\"input_ids\": [1, 2], \"input_ids\": [3, 4]}\n");
+    cli_seconds = 60;
     REFUSE(rows);
+    cli_seconds = 0;
     assert_string_equal(cli_list("m"), "config.json");
 }
 
@@ -254,6 +260,26 @@ static void text_without_its_tokenizer_is_refused(void **state) {
     cli_remove("x");
 }
 
+/* What ids mean is not known then: no tokenizer is asked for, and none is written. */
+static void rows_of_ids_need_no_tokenizer(void **state) {
+    (void)state;
+    static const char *const sizes[] = {"\"vocab_size\": 17", "\"vocab_size\": 5000"};
+    cli_text("i.jsonl", "{\"input_ids\": [5, 6, 7, 8]}\n");
+    for (int i = 0; i < 2; i++) {
+        with_config("\"vocab_size\": 259", sizes[i]);
+        cli_expect("train --init c.json --data i.jsonl --max-steps 1 --output o", 0, "");
+        assert_string_equal(cli_list("o"), "config.json model.safetensors run.json");
+        cli_remove("o");
+    }
+    cli_expect("train --init c.json --data i.jsonl --eval-data e.txt --max-steps 1 --output o", 0,
+               "");
+    assert_true(cli_exists("o/tokenizer.json"));
+    cli_remove("o");
+    with_config("\"vocab_size\": 259", sizes[0]);
+    cli_expect("train --init c.json --tokenizer bytes --data i.jsonl --output o", 2,
+               "17|byte tokenizer");
+}
+
 static void a_name_of_the_hub_is_looked_for_in_the_cache(void **state) {
     (void)state;
     assert_int_equal(setenv("HF_HUB_CACHE", "cache", 1), 0);
@@ -288,8 +314,47 @@ static void places_that_cannot_be_written_are_refused(void **state) {
     cli_expect(PLACE "o --log file/log", 2, "--log file/log");
     cli_expect(PLACE "o --trace file/trace", 2, "file/trace");
     cli_expect(PLACE "o --config none.json", 2, "none.json");
+    cli_expect(PLACE "o/p/q --trace file/trace", 2, "file/trace");
+    cli_expect(PLACE "./o//p/ --trace file/trace", 2, "file/trace");
+    cli_expect(PLACE "o/p --log log.jsonl --trace file/trace", 2, "file/trace");
+    assert_false(cli_exists("log.jsonl"));
     assert_string_equal(cli_list("o"), "absent");
     assert_int_equal(cli_bytes("file"), 1);
+}
+
+static void what_a_run_reads_it_does_not_write(void **state) {
+    (void)state;
+    cli_remove("x");
+    cli_make_model("x");
+    long long data = cli_bytes("d.txt"), model = cli_bytes("x/model.safetensors");
+    long long config = cli_bytes("m/config.json");
+    assert_int_equal(link("d.txt", "d2.txt"), 0);
+    cli_text("ds.json", "{}");
+#define X "train --model x --data d.txt --eval-data e.txt --max-steps 1 --output "
+    static const row rows[] = {
+        {X "x --overwrite", "--output x|--model"},
+        {X "./x/../x/ --overwrite", "--output|--model"},
+        {"train --init m --data d.txt --output m", "--output m|--init"},
+        {"train --init m/config.json --data d.txt --output m", "--output m|--init"},
+        {X "o --log d.txt", "--log d.txt|--data"},
+        {X "o --log d2.txt", "--log d2.txt|--data"},
+        {X "o --trace ./e.txt", "--trace ./e.txt|--eval-data"},
+        {X "o --log x/config.json", "--log x/config.json|--model"},
+        {X "o --trace x/model.safetensors", "--trace x/model.safetensors|--model"},
+        {X "o --config ds.json --log ds.json", "--log ds.json|--config"},
+        {X "o --log l --trace ./l", "--log|--trace|same file"},
+        {X "o --log o/run.json", "--log o/run.json|--output"},
+        {X "o --log o/model.safetensors", "--log o/model.safetensors|--output"},
+        {"eval --model x --data d.txt --trace d.txt", "--trace d.txt|--data"},
+        {"eval --model x --data d.txt --trace x/tokenizer.json", "--trace|--model"},
+    };
+    REFUSE(rows);
+    assert_int_equal(cli_bytes("d.txt"), data);
+    assert_int_equal(cli_bytes("x/model.safetensors"), model);
+    assert_int_equal(cli_bytes("m/config.json"), config);
+    assert_string_equal(cli_list("m"), "config.json");
+    assert_false(cli_exists("l"));
+    cli_remove("x");
 }
 
 static void budgets_that_are_too_small_say_what_fits(void **state) {
@@ -317,8 +382,10 @@ int main(void) {
         cmocka_unit_test(a_config_that_is_no_model_is_refused_with_its_key),
         cmocka_unit_test(damaged_weights_are_refused_with_file_and_tensor),
         cmocka_unit_test(text_without_its_tokenizer_is_refused),
+        cmocka_unit_test(rows_of_ids_need_no_tokenizer),
         cmocka_unit_test(a_name_of_the_hub_is_looked_for_in_the_cache),
         cmocka_unit_test(places_that_cannot_be_written_are_refused),
+        cmocka_unit_test(what_a_run_reads_it_does_not_write),
         cmocka_unit_test(budgets_that_are_too_small_say_what_fits),
     };
     return cmocka_run_group_tests(tests, cli_setup, cli_teardown);

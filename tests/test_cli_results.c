@@ -109,7 +109,8 @@ static void numbers_of_the_log_round_trip(void **state) {
     json_decref(row);
 }
 
-/* A NaN in the weights reaches the loss: it is null in the log, and the step is skipped. */
+/* A NaN in the weights reaches the loss: it is null in the log, the step is skipped, and a run
+ * whose steps were all skipped has failed. */
 static void what_is_no_number_is_null(void **state) {
     (void)state;
     static const unsigned char nan_bytes[4] = {0, 0, 0xc0, 0x7f};
@@ -121,7 +122,8 @@ static void what_is_no_number_is_null(void **state) {
     cli_remove("n");
     cli_expect("train --model o --data d.txt --seq-length 32 --max-steps 1 --log log.jsonl "
                "--output n",
-               0, "SKIPPED");
+               1, "SKIPPED|no step was applied");
+    assert_string_equal(cli_list("n"), "run.json");
     json_t *row = log_row(0);
     assert_true(json_is_null(json_object_get(row, "loss")));
     assert_true(json_is_true(json_object_get(row, "skipped")));
@@ -130,6 +132,101 @@ static void what_is_no_number_is_null(void **state) {
     assert_true(json_is_null(json_object_get(eval, "loss")));
     json_decref(eval);
     cli_remove("n");
+}
+
+static void skipped_steps_are_counted(void **state) {
+    (void)state;
+    cli_text("scale.json", "{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 40, "
+                           "\"hysteresis\": 1}}");
+    cli_expect(LOG "--max-steps 60 --quiet --config scale.json", 0, " of 60 steps were skipped");
+    char text[CLI_TEXT_BYTES], words[64];
+    int skipped = 0;
+    cli_read("log.jsonl", text);
+    for (char *p = text; (p = strstr(p, "\"skipped\": true")); p++)
+        skipped++;
+    assert_true(skipped > 5 && skipped < 50);
+    cli_read("stderr", text);
+    snprintf(words, sizeof words, "%d of 60 steps were skipped", skipped);
+    assert_non_null(strstr(text, words));
+}
+
+static void train_in_json_sums_its_log_up(void **state) {
+    (void)state;
+    json_t *j = json_of(LOG "--max-steps 3 --json");
+    assert_keys(j, "output steps skipped tokens loss");
+    assert_string_equal(json_string_value(json_object_get(j, "output")), "o");
+    assert_int_equal((int)number(j, "steps"), 3);
+    assert_int_equal((int)number(j, "skipped"), 0);
+    double tokens = 0, loss = 0;
+    for (int i = 0; i < 3; i++) {
+        json_t *row = log_row(i);
+        tokens += number(row, "tokens");
+        loss = number(row, "loss");
+        json_decref(row);
+    }
+    assert_int_equal((int)number(j, "tokens"), (int)tokens);
+    assert_true(number(j, "loss") <= loss && number(j, "loss") >= loss);
+    json_decref(j);
+}
+
+/* ---- streams ---- */
+
+static void a_result_that_cannot_be_written_is_a_failure(void **state) {
+    (void)state;
+    static const char *const lines[] = {
+        "--version",     "train --help",      "plan --init m --json",
+        "plan --init m", LOG "--max-steps 1", LOG "--max-steps 1 --json",
+        "inspect o"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        cli_stdout = "/dev/full";
+        cli_result *r = cli_run(lines[i]);
+        cli_stdout = "stdout";
+        if (r->code != 1) fail_msg("outcore %s > /dev/full ended with %d", lines[i], r->code);
+        assert_non_null(strstr(r->err, "standard output"));
+    }
+}
+
+/* Files that are opened while a standard stream is closed must not take its place. */
+static void closed_streams_do_no_harm(void **state) {
+    (void)state;
+    char log[CLI_TEXT_BYTES];
+    cli_remove("o");
+    cli_stdout = NULL;
+    cli_no_stderr = true;
+    cli_result *r = cli_run(LOG "--max-steps 2 --json --trace trace.json");
+    cli_stdout = "stdout";
+    cli_no_stderr = false;
+    assert_int_equal(r->code, 0);
+    cli_expect("inspect o", 0, "");
+    cli_read("log.jsonl", log);
+    assert_int_equal(strncmp(log, "{\"step\": 1,", 11), 0);
+    json_t *trace = json_load_file("trace.json", 0, NULL);
+    assert_non_null(trace);
+    json_decref(trace);
+}
+
+static void the_log_can_be_a_device_or_a_stream(void **state) {
+    (void)state;
+    cli_expect(CLI_TRAIN "--overwrite --output o --max-steps 2 --log /dev/null", 0, "step 2/2");
+    cli_expect(CLI_TRAIN "--overwrite --output o --max-steps 2 --log /dev/stderr", 0,
+               "parameters|step 1/2|{\"step\": 1|{\"step\": 2");
+    assert_int_equal(mkfifo("fifo", 0600), 0);
+    cli_seconds = 60;
+    cli_expect(CLI_TRAIN "--overwrite --output o --max-steps 2 --log fifo", 2, "--log fifo");
+    cli_expect(CLI_TRAIN "--overwrite --output o --max-steps 2 --trace fifo", 2, "--trace fifo");
+    cli_seconds = 0;
+    remove("fifo");
+}
+
+static void options_without_effect_say_so(void **state) {
+    (void)state;
+    cli_expect(LOG "--max-steps 1 --save-model-only", 0, "--save-model-only has no effect");
+    cli_expect(LOG "--max-steps 1 --keep 3", 0, "--keep has an effect with --save-every only");
+    cli_expect(LOG "--max-steps 1 --optimizer sgd --beta2 0.9", 0, "sgd optimizer has no betas");
+    cli_expect(LOG "--max-steps 1 --optimizer sgd --betas 0.9,0.9", 0,
+               "sgd optimizer has no betas");
+    cli_expect(LOG "--max-steps 1 --pace read=1GB/s", 0, "--pace read has no effect");
+    cli_expect("eval --model o --data e.txt --log l", 2, "--log|outcore eval");
 }
 
 static void evaluation_agrees_with_the_training_loss(void **state) {
@@ -297,6 +394,12 @@ int main(void) {
         cmocka_unit_test(a_log_row_has_every_key_and_the_values_of_its_step),
         cmocka_unit_test(numbers_of_the_log_round_trip),
         cmocka_unit_test(what_is_no_number_is_null),
+        cmocka_unit_test(skipped_steps_are_counted),
+        cmocka_unit_test(train_in_json_sums_its_log_up),
+        cmocka_unit_test(a_result_that_cannot_be_written_is_a_failure),
+        cmocka_unit_test(closed_streams_do_no_harm),
+        cmocka_unit_test(the_log_can_be_a_device_or_a_stream),
+        cmocka_unit_test(options_without_effect_say_so),
         cmocka_unit_test(evaluation_agrees_with_the_training_loss),
         cmocka_unit_test(a_plan_in_json_has_its_schema),
         cmocka_unit_test(data_and_output_change_no_byte_of_a_plan),

@@ -6,6 +6,7 @@
 
 static int fresh(void **state) {
     (void)state;
+    cli_seconds = 0;
     cli_file_limit = RLIM_INFINITY;
     (void)umount2("small", MNT_DETACH); /* of a test that failed */
     cli_remove("o");
@@ -80,6 +81,22 @@ static void config_is_unchanged_but_for_the_dtype(void **state) {
     }
 }
 
+static void both_keys_of_the_dtype_follow_it(void **state) {
+    (void)state;
+    json_t *config = json_loads(cli_config, 0, NULL);
+    json_object_set_new(config, "dtype", json_string("float32"));
+    assert_int_equal(json_dump_file(config, "c.json", 0), 0);
+    cli_expect("train --init c.json --data d.txt --seq-length 32 --max-steps 1 --dtype bf16 "
+               "--output o",
+               0, "");
+    json_t *after = json_load_file("o/config.json", 0, NULL);
+    json_object_set_new(config, "dtype", json_string("bfloat16"));
+    json_object_set_new(config, "torch_dtype", json_string("bfloat16"));
+    assert_true(json_equal(config, after));
+    json_decref(config);
+    json_decref(after);
+}
+
 static void a_directory_in_use_is_not_touched(void **state) {
     (void)state;
     cli_expect(CLI_TRAIN "--max-steps 2 --save-every 1 --output o", 0, "");
@@ -103,6 +120,8 @@ static void overwrite_replaces_an_earlier_run(void **state) {
     cli_text("o/notes.md", "mine");
     cli_text("o/model-00001-of-00002.safetensors", "an old shard");
     cli_text("o/model.safetensors.index.json", "{}");
+    cli_text("o/merges.txt", "of an earlier tokenizer");
+    cli_text("o/added_tokens.json", "{}");
     cli_expect(CLI_TRAIN "--data none.txt --output o --overwrite", 2, "none.txt");
     assert_true(cli_exists("o/checkpoint-9"));
     cli_expect(CLI_TRAIN "--max-steps 4 --save-every 2 --output o --overwrite", 0, "");
@@ -182,6 +201,26 @@ static void a_signal_stops_after_the_step_and_saves(void **state) {
     }
 }
 
+static void a_second_signal_of_either_kind_ends_at_once(void **state) {
+    (void)state;
+    cli_result r = {.code = 130};
+    cli_seconds = 60;
+    /* Steps of many seconds: the first signal alone would wait for one, unless it came before
+     * step 1. */
+    for (int ms = 100; ms < 5000 && r.code == 130; ms *= 2) {
+        cli_remove("o");
+        pid_t pid = cli_start(CLI_TRAIN "--max-steps 9 --pace optim=2KB/s --output o");
+        cli_await("o", "run.json", 1);
+        cli_sleep_ms(ms);
+        assert_int_equal(kill(pid, SIGINT), 0);
+        cli_sleep_ms(100);
+        assert_int_equal(kill(pid, SIGTERM), 0);
+        cli_wait(&r, pid);
+        if (r.code == 130) assert_non_null(strstr(r.err, "after step 0 "));
+    }
+    assert_int_equal(r.signal, SIGTERM);
+}
+
 static void a_kill_at_any_time_leaves_no_broken_checkpoint(void **state) {
     (void)state;
     int checkpoints = 0;
@@ -207,15 +246,18 @@ static void a_kill_at_any_time_leaves_no_broken_checkpoint(void **state) {
     }
     assert_true(checkpoints > 0);
     /* what a kill may leave goes with the next run; what is not ours stays */
-    assert_int_equal(mkdir("o/checkpoint-3.tmp", 0700), 0);
+    assert_true(mkdir("o/checkpoint-3.tmp", 0700) == 0 || errno == EEXIST);
     cli_text("o/checkpoint-3.tmp/.tmp-model.safetensors", "half");
     assert_true(mkdir("o/model.tmp", 0700) == 0 || errno == EEXIST);
-    cli_text("o/.tmp-model.safetensors", "half");
     cli_text("o/run.json.tmp", "half");
     cli_text("o/mine.tmp", "mine");
+    cli_text("o/mine.json.tmp", "mine");
+    cli_text("o/checkpoint-best.tmp", "mine");
+    cli_text("o/.tmp-mine", "mine");
     cli_expect(CLI_TRAIN "--max-steps 1 --output o --overwrite", 0, "");
-    assert_string_equal(cli_list("o"), "config.json mine.tmp model.safetensors run.json "
-                                       "tokenizer.json tokenizer_config.json");
+    assert_string_equal(cli_list("o"), ".tmp-mine checkpoint-best.tmp config.json mine.json.tmp "
+                                       "mine.tmp model.safetensors run.json tokenizer.json "
+                                       "tokenizer_config.json");
 }
 
 /* ---- no room ---- */
@@ -257,8 +299,11 @@ static void too_little_disk_is_refused_before_step_1(void **state) {
     assert_int_equal(umount("small"), 0);
     assert_int_equal(mount("tmpfs", "small", "tmpfs", 0, "size=4m"), 0);
     cli_expect(CLI_TRAIN "--max-steps 1 --output small/o --quiet", 0, "");
-    cli_expect(CLI_TRAIN "--max-steps 1 --save-every 1 --output small/p", 2, "--keep");
+    cli_expect(CLI_TRAIN "--max-steps 9 --save-every 1 --output small/p", 2, "--keep");
     assert_string_equal(cli_list("small"), "o");
+    /* no more copies than there are saves */
+    cli_expect(CLI_TRAIN "--max-steps 1 --save-every 1 --output small/p --quiet", 0, "");
+    cli_expect(CLI_TRAIN "--max-steps 2 --save-every 3 --output small/q --quiet", 0, "");
     assert_int_equal(umount("small"), 0);
 }
 
@@ -304,11 +349,13 @@ int main(void) {
         cmocka_unit_test_setup(a_run_leaves_checkpoints_and_the_final_model_only, fresh),
         cmocka_unit_test_setup(a_checkpoint_is_the_model_after_its_step, fresh),
         cmocka_unit_test_setup(config_is_unchanged_but_for_the_dtype, fresh),
+        cmocka_unit_test_setup(both_keys_of_the_dtype_follow_it, fresh),
         cmocka_unit_test_setup(a_directory_in_use_is_not_touched, fresh),
         cmocka_unit_test_setup(overwrite_replaces_an_earlier_run, fresh),
         cmocka_unit_test_setup(run_json_starts_the_same_run_again, fresh),
         cmocka_unit_test_setup(data_repeats_when_the_steps_outlast_it, fresh),
         cmocka_unit_test_setup(a_signal_stops_after_the_step_and_saves, fresh),
+        cmocka_unit_test_setup(a_second_signal_of_either_kind_ends_at_once, fresh),
         cmocka_unit_test_setup(a_kill_at_any_time_leaves_no_broken_checkpoint, fresh),
         cmocka_unit_test_setup(a_write_that_fails_leaves_earlier_checkpoints_whole, fresh),
         cmocka_unit_test_setup(an_earlier_model_outlives_a_failed_save, fresh),

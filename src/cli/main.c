@@ -2,7 +2,10 @@
 #include "base/nearest.h"
 #include "cli/cli.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Ranks of this process's world: one in this version. */
 enum { WORLD = 1 };
@@ -77,7 +80,23 @@ static int run(oc_command command, int argc, char **argv) {
     return code;
 }
 
-int main(int argc, char **argv) {
+/* A file opened later must not become a standard stream that the caller had closed. */
+static bool open_standard_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0) continue;
+        if (open("/dev/null", O_RDWR) != fd) return false;
+    }
+    return true;
+}
+
+/* A result that did not arrive is a failure, whatever went before. */
+static int flushed(int code) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    oc_log(OC_LOG_ERROR, "standard output could not be written: %s", strerror(errno));
+    return code == OC_EXIT_DONE ? OC_EXIT_FAILED : code;
+}
+
+static int run_command_line(int argc, char **argv) {
     oc_command command;
     if (argc < 2) {
         oc_cli_usage(stderr);
@@ -105,4 +124,9 @@ int main(int argc, char **argv) {
         return OC_EXIT_REFUSED;
     }
     return run(command, argc - 2, argv + 2);
+}
+
+int main(int argc, char **argv) {
+    if (!open_standard_streams()) return OC_EXIT_FAILED;
+    return flushed(run_command_line(argc, argv));
 }

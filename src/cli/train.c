@@ -1,8 +1,24 @@
 /* train.c - outcore train: the exit code is the outcome. */
 #include "train/train.h"
 
+#include "base/json.h"
 #include "base/log.h"
 #include "cli/cli.h"
+
+#include <math.h>
+
+/* A path need not be UTF-8, and JSON must: then it is null. */
+static bool print_json(const oc_config *c, const oc_outcome *out) {
+    json_t *loss = isfinite(out->loss) ? json_real(out->loss) : json_null();
+    json_t *j = json_pack("{s:o?, s:I, s:I, s:I, s:o}", "output", json_string(c->output), "steps",
+                          (json_int_t)out->steps, "skipped", (json_int_t)out->skipped, "tokens",
+                          (json_int_t)out->tokens, "loss", loss);
+    bool done = j && json_dumpf(j, stdout, JSON_REAL_PRECISION(17)) == 0;
+    if (done) (void)putchar('\n');
+    json_decref(j);
+    if (!done) oc_log(OC_LOG_ERROR, "the result could not be written to standard output");
+    return done;
+}
 
 int oc_cmd_train(oc_config *c) {
     oc_error err = {OC_OK, ""};
@@ -12,6 +28,9 @@ int oc_cmd_train(oc_config *c) {
         return out.started ? OC_EXIT_FAILED : OC_EXIT_REFUSED;
     }
     if (out.signal) return 128 + out.signal;
-    (void)printf("%s\n", c->output);
+    if (!c->json)
+        (void)printf("%s\n", c->output);
+    else if (!print_json(c, &out))
+        return OC_EXIT_FAILED;
     return OC_EXIT_DONE;
 }

@@ -3,6 +3,7 @@
 #include "base/fs.h"
 #include "train/hub.h"
 #include "train/options.h"
+#include "train/save.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -278,6 +279,10 @@ static oc_status check_values(const oc_config *c, int32_t world, oc_error *err) 
     return OC_OK;
 }
 
+static bool by_flag(const oc_config *c, const char *option) {
+    return oc_config_origin(c, option) == OC_FROM_FLAG;
+}
+
 static void note_idle(const oc_config *c, FILE *notes) {
     if (!notes || c->command == OC_CMD_EVAL) return;
     if (c->zero_stage > 0)
@@ -286,9 +291,14 @@ static void note_idle(const oc_config *c, FILE *notes) {
     if (c->max_steps > 0 && oc_config_origin(c, "epochs") == OC_FROM_FLAG)
         fprintf(notes, "--max-steps %lld decides, not --epochs %g\n", (long long)c->max_steps,
                 c->epochs);
-    if (c->optimizer == OC_SGD && (oc_config_origin(c, "beta1") == OC_FROM_FLAG ||
-                                   oc_config_origin(c, "eps") == OC_FROM_FLAG))
+    if (c->optimizer == OC_SGD &&
+        (by_flag(c, "betas") || by_flag(c, "beta1") || by_flag(c, "beta2") || by_flag(c, "eps")))
         fprintf(notes, "the sgd optimizer has no betas and no eps: they have no effect\n");
+    if (by_flag(c, "keep") && c->save_every == 0)
+        fprintf(notes, "--keep has an effect with --save-every only\n");
+    if (c->save_model_only)
+        fprintf(notes, "--save-model-only has no effect: in this version checkpoints hold the "
+                       "model only\n");
     if (c->optimizer != OC_SGD && c->momentum > 0)
         fprintf(notes, "--momentum has an effect with --optimizer sgd only\n");
 }
@@ -369,7 +379,20 @@ static bool is_checkpoint(const char *name) {
 
 static bool is_model_file(const char *name) {
     return strcmp(name, "model.safetensors") == 0 ||
-           strcmp(name, "model.safetensors.index.json") == 0;
+           strcmp(name, "model.safetensors.index.json") == 0 || oc_save_is_unfinished(name);
+}
+
+/* The directory that the run starts from is the one it writes to. */
+static bool starts_from_output(const oc_config *c) {
+    const char *start = c->model_dir ? c->model_dir : c->init_dir;
+    char *from = start ? realpath(start, NULL) : NULL, *output = realpath(c->output, NULL);
+    size_t n = output ? strlen(output) : 0;
+    /* --init may be the config.json itself */
+    bool same = from && output && strncmp(from, output, n) == 0 &&
+                (from[n] == 0 || strcmp(from + n, "/config.json") == 0);
+    free(output);
+    free(from);
+    return same;
 }
 
 /* --model OUTPUT/checkpoint-N */
@@ -390,6 +413,11 @@ oc_status oc_config_check_output(const oc_config *c, FILE *notes, oc_error *err)
         return oc_fail(err, OC_E_UNSUPPORTED,
                        "--resume %s: restoring training state is not available in this version",
                        c->resume_path);
+    if (starts_from_output(c))
+        return oc_fail(err, OC_E_INVALID,
+                       "--output %s is the directory of --%s, which the run would overwrite: give "
+                       "another --output",
+                       c->output, c->model_dir ? "model" : "init");
     DIR *d = opendir(c->output);
     for (struct dirent *e; d && (e = readdir(d));) {
         model |= is_model_file(e->d_name);

@@ -4,13 +4,14 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "text/lines.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* The built-in one when asked for, when a model directory carries it, or when --init has none. */
-static oc_status open_tokenizer(oc_corpus *c, const oc_setup *setup, oc_error *err) {
+/* The built-in one when asked for; and for text when a model directory carries it, or when --init
+ * has none. Rows of input_ids need none: what they mean is not known here. */
+static oc_status open_tokenizer(oc_corpus *c, const oc_setup *setup, bool text, oc_error *err) {
     const oc_config *cfg = setup->config;
     const char *dir = cfg->tokenizer   ? cfg->tokenizer
                       : cfg->model_dir ? cfg->model_dir
@@ -23,7 +24,7 @@ static oc_status open_tokenizer(oc_corpus *c, const oc_setup *setup, oc_error *e
         c->foreign = oc_fs_exists(path);
         if (cfg->tokenizer && !c->foreign)
             return oc_fail(err, OC_E_NOTFOUND, "--tokenizer %s: there is no tokenizer.json", dir);
-        bytes = c->foreign ? oc_tokenizer_is_bytes(path) : cfg->init_dir != NULL;
+        bytes = text && (c->foreign ? oc_tokenizer_is_bytes(path) : cfg->init_dir != NULL);
     }
     if (!bytes) return OC_OK; /* then rows of text are refused, see refuse_text() */
     if (setup->model->vocab < OC_BYTES_VOCAB)
@@ -37,20 +38,23 @@ static oc_status open_tokenizer(oc_corpus *c, const oc_setup *setup, oc_error *e
 /* One file holds one form, so its first row tells. What cannot be read here is left to the data
  * set, which says why. */
 static bool holds_text(const char *path) {
-    size_t n = strlen(path), room = 0;
+    size_t n = strlen(path);
     if (n >= 4 && strcmp(path + n - 4, ".txt") == 0) return true;
-    FILE *f = fopen(path, "re");
-    char *line = NULL;
-    bool text = false;
-    while (f && getline(&line, &room, f) > 0) {
-        if (!line[strspn(line, " \t\r\n")]) continue;
-        json_t *row = json_loads(line, 0, NULL);
+    oc_lines lines;
+    const char *line;
+    bool text = false, more = true;
+    if (oc_lines_open(&lines, path, NULL) != OC_OK) return false;
+    while (oc_lines_next(&lines, &line, &n, &more, NULL) == OC_OK && more) {
+        size_t blank = 0;
+        while (blank < n && strchr(" \t\r", line[blank]) && line[blank])
+            blank++;
+        if (blank == n) continue;
+        json_t *row = json_loadb(line, n, 0, NULL);
         text = json_is_object(row) && !json_object_get(row, "input_ids");
         json_decref(row);
         break;
     }
-    free(line);
-    if (f) (void)fclose(f);
+    oc_lines_close(&lines);
     return text;
 }
 
@@ -109,7 +113,10 @@ static oc_status open_data(oc_corpus *c, const oc_setup *setup, char *const *pat
 oc_status oc_corpus_open(oc_corpus *out, const oc_setup *setup, char *const *paths, int32_t n_paths,
                          bool shuffle, oc_error *err) {
     oc_corpus c = {NULL, NULL, NULL, false};
-    oc_status st = open_tokenizer(&c, setup, err);
+    bool text = false;
+    for (int32_t i = 0; i < n_paths && !text; i++)
+        text = holds_text(paths[i]);
+    oc_status st = open_tokenizer(&c, setup, text, err);
     if (st == OC_OK && !c.tokenizer) st = refuse_text(&c, setup, paths, n_paths, err);
     if (st == OC_OK) st = open_data(&c, setup, paths, n_paths, shuffle, err);
     if (st != OC_OK) {

@@ -8,7 +8,7 @@
 #include "train/setup.h"
 
 typedef struct oc_corpus {
-    oc_tokenizer *tokenizer; /* NULL: only rows of input_ids can be read */
+    oc_tokenizer *tokenizer; /* NULL: all data is rows of input_ids */
     oc_dataset *data;
     oc_feed *feed;
     bool foreign; /* there is a tokenizer.json, but not the built-in one's */

@@ -122,7 +122,7 @@ static const oc_option table[] = {
     ROW("device", "", OC_T_DEVICE, device_cuda, RUNS | GENERATE, 0, 0, NULL, run, "cpu", "where blocks are computed"),
     ROW("threads", "", OC_T_INT32, threads, RUNS | GENERATE, 0, 4096, NULL, run, "N", "cores to use; default all"),
     ROW("seed", "", OC_T_UINT64, seed, RUNS | GENERATE, 0, 9e15, NULL, run, "N", "default 42"),
-    ROW("log", "", OC_T_TEXT, log_path, RUNS, 0, 0, NULL, run, "FILE.jsonl", "one JSON object a step"),
+    ROW("log", "", OC_T_TEXT, log_path, STEPS, 0, 0, NULL, run, "FILE.jsonl", "one JSON object a step"),
     ROW("trace", "", OC_T_TEXT, trace_path, RUNS, 0, 0, NULL, run, "FILE.json",
         "what each lane did when; open it in a Chrome trace viewer"),
     ROW("json", "", OC_T_ON, json, RUNS | GENERATE | OC_FOR(OC_CMD_INSPECT) | OC_FOR(OC_CMD_BENCH), 0, 0, NULL, run, "",

@@ -4,29 +4,61 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct oc_progress {
     oc_progress_spec spec;
     FILE *log;
+    bool made, started; /* the log was not there before; oc_progress_start() */
     bool terminal;
     int64_t start_ns, last_ns, printed_ns;
     double seconds; /* of training */
     uint64_t steps, tokens;
 };
 
+/* --log /dev/stderr, also where that is a file: the stream itself, so that neither output writes
+ * over the other. -1: the path is another file. */
+static int standard_stream(const char *path) {
+    struct stat st, stream;
+    if (stat(path, &st) != 0) return -1;
+    for (int fd = STDERR_FILENO; fd >= STDOUT_FILENO; fd--)
+        if (fstat(fd, &stream) == 0 && stream.st_dev == st.st_dev && stream.st_ino == st.st_ino)
+            return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    return -1;
+}
+
+/* O_NONBLOCK: a fifo that nobody reads is refused, not waited for. */
+static oc_status open_log(oc_progress *p, oc_error *err) {
+    const char *path = p->spec.log_path;
+    int fd = standard_stream(path);
+    p->made = fd < 0 && access(path, F_OK) != 0;
+    if (fd < 0) {
+        fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
+        if (fd >= 0) (void)fcntl(fd, F_SETFL, O_WRONLY);
+    } else {
+        p->started = true; /* what stands there already stays */
+    }
+    if (fd >= 0) p->log = fdopen(fd, "w");
+    if (p->log) return OC_OK;
+    oc_status st = oc_fail_errno(err, OC_E_IO, errno, "--log %s cannot be written", path);
+    if (fd >= 0) (void)close(fd);
+    return st;
+}
+
 oc_status oc_progress_open(oc_progress **out, const oc_progress_spec *spec, oc_error *err) {
     oc_progress *p = calloc(1, sizeof *p);
     if (!p) return oc_fail(err, OC_E_MEMORY, "no memory for the progress report");
     p->spec = *spec;
-    if (spec->log_path) p->log = fopen(spec->log_path, "we");
-    if (spec->log_path && !p->log) {
+    oc_status st = spec->log_path ? open_log(p, err) : OC_OK;
+    if (st != OC_OK) {
         free(p);
-        return oc_fail_errno(err, OC_E_IO, errno, "--log %s cannot be written", spec->log_path);
+        return st;
     }
     p->terminal = isatty(STDERR_FILENO) == 1;
     p->start_ns = p->last_ns = oc_clock_ns();
@@ -34,9 +66,20 @@ oc_status oc_progress_open(oc_progress **out, const oc_progress_spec *spec, oc_e
     return OC_OK;
 }
 
+oc_status oc_progress_start(oc_progress *p, oc_error *err) {
+    struct stat st;
+    if (p->log && !p->started && fstat(fileno(p->log), &st) == 0 && S_ISREG(st.st_mode) &&
+        ftruncate(fileno(p->log), 0) != 0)
+        return oc_fail_errno(err, OC_E_IO, errno, "--log %s cannot be written", p->spec.log_path);
+    p->started = true;
+    p->start_ns = p->last_ns = oc_clock_ns();
+    return OC_OK;
+}
+
 void oc_progress_close(oc_progress *p) {
     if (!p) return;
     if (p->log) (void)fclose(p->log);
+    if (p->log && p->made && !p->started) (void)unlink(p->spec.log_path);
     free(p);
 }
 

@@ -10,14 +10,18 @@
 typedef struct oc_progress oc_progress;
 
 typedef struct oc_progress_spec {
-    const char *log_path; /* NULL: none. Truncated at open */
+    const char *log_path; /* NULL: none */
     bool quiet;
     uint64_t total_steps;
     uint64_t peak_bytes[OC_TIER_COUNT];
 } oc_progress_spec;
 
+/* Opens the log and leaves its content. */
 OC_NODISCARD oc_status oc_progress_open(oc_progress **out, const oc_progress_spec *spec,
                                         oc_error *err);
+/* The run begins: what the log held goes. */
+OC_NODISCARD oc_status oc_progress_start(oc_progress *p, oc_error *err);
+/* A log that was made for a run that did not begin is removed. */
 void oc_progress_close(oc_progress *p);
 /* One step is done; stats: the lanes' totals since start. */
 OC_NODISCARD oc_status oc_progress_step(oc_progress *p, uint64_t step, const oc_result_cell *r,

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "model/load.h"
 
 #include <dirent.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PATH_BYTES = 4096, SMALL_FILE_BYTES = 256 << 20 };
 
@@ -59,7 +61,7 @@ static const char *torch_name(oc_dtype t) {
     return t == OC_F32 ? "float32" : t == OC_BF16 ? "bfloat16" : "float16";
 }
 
-/* The config as it was, but for the dtype under the key it used ("dtype" when it had none). */
+/* The config as it was, but for the dtype under each key it used ("dtype" when it had none). */
 static oc_status write_config(const oc_setup *setup, const char *from, const char *dir,
                               oc_error *err) {
     char path[PATH_BYTES];
@@ -69,8 +71,11 @@ static oc_status write_config(const oc_setup *setup, const char *from, const cha
         return oc_fail(err, OC_E_INVALID, "the path %s is too long", from);
     json_t *root = NULL;
     OC_TRY(oc_json_load(&root, path, OC_JSON_NO_NUL, err));
-    const char *key = json_object_get(root, "torch_dtype") ? "torch_dtype" : "dtype";
-    (void)json_object_set_new(root, key, json_string(torch_name(setup->dtype)));
+    const char *dtype = torch_name(setup->dtype);
+    bool old = json_object_get(root, "torch_dtype") != NULL;
+    if (old) (void)json_object_set_new(root, "torch_dtype", json_string(dtype));
+    if (!old || json_object_get(root, "dtype"))
+        (void)json_object_set_new(root, "dtype", json_string(dtype));
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     json_decref(root);
     if (!text) return oc_fail(err, OC_E_MEMORY, "no memory for config.json");
@@ -93,23 +98,32 @@ static oc_status copy_file(const char *from_dir, const char *name, const char *d
     return st;
 }
 
+/* What may stand beside config.json and the weights. */
+static const char *const companions[] = {"tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "vocab.json",
+                                         "merges.txt",
+                                         "tokenizer.model",
+                                         "chat_template.jinja",
+                                         "generation_config.json"};
+enum { COMPANIONS = sizeof companions / sizeof *companions };
+
+static bool is_companion(const char *name) {
+    for (size_t i = 0; i < COMPANIONS; i++)
+        if (strcmp(name, companions[i]) == 0) return true;
+    return false;
+}
+
 static oc_status write_tokenizer(const oc_setup *setup, const oc_save_source *source,
                                  const char *dir, oc_error *err) {
-    static const char *const names[] = {"tokenizer.json",
-                                        "tokenizer_config.json",
-                                        "special_tokens_map.json",
-                                        "added_tokens.json",
-                                        "vocab.json",
-                                        "merges.txt",
-                                        "tokenizer.model",
-                                        "chat_template.jinja",
-                                        "generation_config.json"};
     if (source->tokenizer) return oc_tokenizer_save(source->tokenizer, dir, err);
     const char *from = setup->config->tokenizer;
     if (!from) from = source->model_dir;
     if (!oc_fs_is_directory(from)) return OC_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        OC_TRY(copy_file(from, names[i], dir, err));
+    for (size_t i = 0; i < COMPANIONS; i++)
+        OC_TRY(copy_file(from, companions[i], dir, err));
     return OC_OK;
 }
 
@@ -129,7 +143,18 @@ oc_status oc_save_model(oc_session *s, const oc_setup *setup, const oc_save_sour
     return write_weights(s, setup, dir, err);
 }
 
-/* ---- the final model ---- */
+/* ---- the final model ----
+ *
+ * It is written into DIR/model.tmp. Renamed to model.ready.tmp it is whole and durable: from here
+ * on it replaces the earlier model, now or, after a crash, at the start of the next run. First what
+ * the earlier model has and the new one lacks is dropped; then, renamed to model.moving.tmp, its
+ * files are linked into DIR one by one, and only then does it go. So at any moment the earlier
+ * model is whole, or the new one is. (Without hard links the files are moved: then the next run
+ * completes the model from both places.) Each phase may be done again from its start. */
+
+static const char building[] = "model" OC_FS_TEMPORARY, ready[] = "model.ready" OC_FS_TEMPORARY,
+                  moving[] = "model.moving" OC_FS_TEMPORARY, stale[] = ".stale" OC_FS_TEMPORARY,
+                  placing[] = ".placing" OC_FS_TEMPORARY;
 
 /* Weights of a Hugging Face model: model.safetensors, model-00001-of-00003.safetensors, the index.
  */
@@ -145,31 +170,42 @@ static bool is_weights(const char *name) {
     return *middle == '-' && strspn(middle, "-of0123456789") == left;
 }
 
+/* The file stays in `from` as well, where the file system can link. */
+static oc_status place_file(const char *from, const char *dir, const char *name, oc_error *err) {
+    char old[PATH_BYTES], new[PATH_BYTES], link_name[PATH_BYTES];
+    OC_TRY(join(old, from, name, err));
+    OC_TRY(join(new, dir, name, err));
+    OC_TRY(join(link_name, dir, placing, err));
+    OC_TRY(oc_fs_remove_temporary(link_name, err));
+    if (link(old, link_name) != 0) return oc_fs_rename(old, new, err);
+    OC_TRY(oc_fs_rename(link_name, new, err));
+    /* both names were the same file already: then rename() left both */
+    return oc_fs_remove_temporary(link_name, err);
+}
+
 /* Every file of `from` into dir: weights in the second pass, so that a new config never stands
  * beside weights that are missing. */
-static oc_status move_files(const char *from, const char *dir, bool weights, oc_error *err) {
-    char old[PATH_BYTES], new[PATH_BYTES];
+static oc_status place_files(const char *from, const char *dir, bool weights, oc_error *err) {
     DIR *d = opendir(from);
     if (!d) return oc_fail_errno(err, OC_E_IO, errno, "%s cannot be listed", from);
     oc_status st = OC_OK;
     for (struct dirent *e = readdir(d); e && st == OC_OK; e = readdir(d)) {
         if (e->d_name[0] == '.' || is_weights(e->d_name) != weights) continue;
-        st = join(old, from, e->d_name, err);
-        if (st == OC_OK) st = join(new, dir, e->d_name, err);
-        if (st == OC_OK) st = oc_fs_rename(old, new, err);
+        st = place_file(from, dir, e->d_name, err);
     }
     (void)closedir(d);
     return st;
 }
 
-/* Weights in dir that `from` does not replace: another number of shards. */
-static oc_status drop_old_weights(const char *from, const char *dir, oc_error *err) {
+/* What an earlier model in dir has and `from` does not replace: shards by another number, or
+ * (weights false) a tokenizer. */
+static oc_status drop_old(const char *from, const char *dir, bool weights, oc_error *err) {
     char path[PATH_BYTES], gone[PATH_BYTES];
     DIR *d = opendir(dir);
     if (!d) return oc_fail_errno(err, OC_E_IO, errno, "%s cannot be listed", dir);
-    oc_status st = join(gone, dir, ".stale" OC_FS_TEMPORARY, err);
+    oc_status st = join(gone, dir, stale, err);
     for (struct dirent *e = readdir(d); e && st == OC_OK; e = readdir(d)) {
-        if (!is_weights(e->d_name)) continue;
+        if (weights ? !is_weights(e->d_name) : !is_companion(e->d_name)) continue;
         st = join(path, from, e->d_name, err);
         if (st != OC_OK || oc_fs_exists(path)) continue;
         st = join(path, dir, e->d_name, err);
@@ -180,20 +216,70 @@ static oc_status drop_old_weights(const char *from, const char *dir, oc_error *e
     return st;
 }
 
-oc_status oc_save_final(oc_session *s, const oc_setup *setup, const oc_save_source *source,
-                        const char *dir, oc_error *err) {
+static bool holds(const char *dir, bool (*is)(const char *name)) {
+    bool found = false;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && !found && (e = readdir(d));)
+        found = is(e->d_name);
+    if (d) (void)closedir(d);
+    return found;
+}
+
+/* A model that is ready takes its place; one that is not there is fine. */
+static oc_status finish_final(const char *dir, oc_error *err) {
+    char from[PATH_BYTES], to[PATH_BYTES];
+    OC_TRY(join(from, dir, ready, err));
+    OC_TRY(join(to, dir, moving, err));
+    if (oc_fs_exists(from)) {
+        /* without an earlier model, tokenizer files there are the user's; weights go last, since
+         * they tell that there is one */
+        if (holds(dir, is_weights)) OC_TRY(drop_old(from, dir, false, err));
+        OC_TRY(drop_old(from, dir, true, err));
+        OC_TRY(oc_fs_rename(from, to, err));
+    }
+    if (!oc_fs_exists(to)) return OC_OK;
+    OC_TRY(place_files(to, dir, false, err));
+    OC_TRY(place_files(to, dir, true, err));
+    return oc_fs_remove_temporary(to, err);
+}
+
+/* run.json beside the model it led to. */
+static oc_status write_run(const oc_setup *setup, const char *dir, oc_error *err) {
+    char path[PATH_BYTES];
+    OC_TRY(join(path, dir, "run.json", err));
+    return oc_config_write(setup->config, path, err);
+}
+
+oc_status oc_save_run(const oc_setup *setup, const char *dir, oc_error *err) {
+    char temporary[PATH_BYTES];
+    if (!holds(dir, is_weights)) return write_run(setup, dir, err);
+    OC_TRY(join(temporary, dir, building, err));
+    OC_TRY(oc_fs_make_directories(temporary, err));
+    return write_run(setup, temporary, err);
+}
+
+void oc_save_discard(const char *dir) {
     char temporary[PATH_BYTES];
     oc_error ignored;
-    OC_TRY(join(temporary, dir, "model" OC_FS_TEMPORARY, err));
+    if (join(temporary, dir, building, &ignored) == OC_OK)
+        (void)!oc_fs_remove_temporary(temporary, &ignored);
+}
+
+oc_status oc_save_final(oc_session *s, const oc_setup *setup, const oc_save_source *source,
+                        const char *dir, oc_error *err) {
+    char temporary[PATH_BYTES], whole[PATH_BYTES];
+    OC_TRY(join(temporary, dir, building, err));
+    OC_TRY(join(whole, dir, ready, err));
     OC_TRY(oc_fs_remove_temporary(temporary, err));
     OC_TRY(oc_fs_make_directories(temporary, err));
     oc_status st = oc_save_model(s, setup, source, temporary, err);
-    if (st == OC_OK) st = drop_old_weights(temporary, dir, err);
-    if (st == OC_OK) st = move_files(temporary, dir, false, err);
-    if (st == OC_OK) st = move_files(temporary, dir, true, err);
-    if (st == OC_OK) return oc_fs_remove_temporary(temporary, err);
-    (void)!oc_fs_remove_temporary(temporary, &ignored);
-    return st;
+    if (st == OC_OK) st = write_run(setup, temporary, err);
+    if (st == OC_OK) st = oc_fs_rename(temporary, whole, err);
+    if (st != OC_OK) {
+        oc_save_discard(dir);
+        return st;
+    }
+    return finish_final(dir, err);
 }
 
 /* ---- checkpoints ---- */
@@ -281,33 +367,54 @@ oc_status oc_save_forget(const char *dir, oc_error *err) {
     return OC_OK;
 }
 
-/* Names of ours that no finished run leaves; anything else in DIR is the user's. */
-static bool stale_name(const char *name) {
-    size_t n = strlen(name);
-    bool json = n > 9 && strcmp(name + n - 9, ".json" OC_FS_TEMPORARY) == 0;
-    bool tree = n > 15 && strncmp(name, "checkpoint-", 11) == 0 &&
-                strcmp(name + n - 4, OC_FS_TEMPORARY) == 0;
-    return json || tree || strcmp(name, "model" OC_FS_TEMPORARY) == 0 ||
-           strcmp(name, ".stale" OC_FS_TEMPORARY) == 0;
+/* checkpoint-N.tmp */
+static bool is_half_checkpoint(const char *name) {
+    char text[64];
+    uint64_t step;
+    size_t n = strlen(name), m = sizeof OC_FS_TEMPORARY - 1;
+    if (n <= m || n >= sizeof text || strcmp(name + n - m, OC_FS_TEMPORARY) != 0) return false;
+    memcpy(text, name, n - m);
+    text[n - m] = 0;
+    return checkpoint_step(text, &step);
 }
 
-static oc_status remove_stale(const char *dir, const char *name, oc_error *err) {
-    char path[PATH_BYTES], renamed[PATH_BYTES];
-    OC_TRY(join(path, dir, name, err));
-    if (stale_name(name)) return oc_fs_remove_temporary(path, err);
-    if (strncmp(name, ".tmp-", 5) != 0) return OC_OK; /* of the safetensors writer */
-    OC_TRY(join(renamed, dir, ".stale" OC_FS_TEMPORARY, err));
-    OC_TRY(oc_fs_rename(path, renamed, err));
-    return oc_fs_remove_temporary(renamed, err);
+/* Names of ours that no finished run leaves; anything else in DIR is the user's. */
+static bool is_stale(const char *name) {
+    const char *const names[] = {building, stale, placing, "run.json" OC_FS_TEMPORARY};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return is_half_checkpoint(name);
+}
+
+bool oc_save_is_ours(const char *name) {
+    char first[256];
+    uint64_t step;
+    size_t n = strcspn(name, "/");
+    if (n >= sizeof first) return false;
+    memcpy(first, name, n);
+    first[n] = 0;
+    return strcmp(first, "run.json") == 0 || strcmp(first, "config.json") == 0 ||
+           is_weights(first) || is_companion(first) || checkpoint_step(first, &step) ||
+           oc_save_is_unfinished(first) || is_stale(first);
+}
+
+bool oc_save_is_unfinished(const char *name) {
+    return strcmp(name, ready) == 0 || strcmp(name, moving) == 0;
 }
 
 oc_status oc_save_clean(const char *dir, oc_error *err) {
+    char path[PATH_BYTES];
+    if (holds(dir, oc_save_is_unfinished))
+        oc_log(OC_LOG_INFO, "%s: completing the model that an interrupted run had ready", dir);
+    OC_TRY(finish_final(dir, err));
     DIR *d = opendir(dir);
     if (!d) return oc_fail_errno(err, OC_E_IO, errno, "%s cannot be listed", dir);
     oc_status st = OC_OK;
-    for (struct dirent *e = readdir(d); e && st == OC_OK; e = readdir(d))
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            st = remove_stale(dir, e->d_name, err);
+    for (struct dirent *e = readdir(d); e && st == OC_OK; e = readdir(d)) {
+        if (!is_stale(e->d_name)) continue;
+        st = join(path, dir, e->d_name, err);
+        if (st == OC_OK) st = oc_fs_remove_temporary(path, err);
+    }
     (void)closedir(d);
     return st;
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "mem/mem.h"
 #include "train/corpus.h"
+#include "train/output.h"
 #include "train/progress.h"
 #include "train/save.h"
 #include "train/session.h"
@@ -16,16 +17,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- stop requests ---- */
 
 static volatile sig_atomic_t stop_signal;
 
-/* The first asks for a stop after the current step; the second gets the default action. */
+/* The first asks for a stop after the current step; the second, of either kind, gets the default
+ * action. */
 static void on_signal(int number) {
     stop_signal = number;
-    (void)signal(number, SIG_DFL);
+    (void)signal(SIGINT, SIG_DFL);
+    (void)signal(SIGTERM, SIG_DFL);
 }
 
 static void catch_signals(void) {
@@ -33,6 +35,8 @@ static void catch_signals(void) {
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
     (void)sigemptyset(&action.sa_mask);
+    (void)sigaddset(&action.sa_mask, SIGINT);
+    (void)sigaddset(&action.sa_mask, SIGTERM);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)signal(SIGXFSZ, SIG_IGN); /* a file size limit becomes an error of write() */
@@ -54,9 +58,14 @@ typedef struct trainer {
     oc_corpus corpus, eval_corpus;
     oc_progress *progress;
     oc_save_source source;
+    oc_output output;
     uint64_t total_steps, done_steps, saved_step;
+    uint64_t overflowed; /* steps that were skipped, as their gradients were not finite */
+    uint64_t applied;    /* steps that updated the weights */
+    uint64_t tokens;
+    double loss; /* of the last step that had targets */
     in_flight last;
-    bool started, made_output;
+    bool started;
     int stopped_by; /* the signal that ended the steps; 0: none */
 } trainer;
 
@@ -66,10 +75,12 @@ static uint64_t count_steps(const trainer *t) {
     return (uint64_t)ceil(steps);
 }
 
+/* A checkpoint is written before the oldest goes; so is the final model. */
 static oc_status check_disk(const trainer *t, oc_error *err) {
     const oc_config *c = t->config;
     uint64_t room = 0, copies = 1;
-    if (c->save_every > 0) copies += (uint64_t)c->keep + 1;
+    if (c->save_every > 0)
+        copies += oc_min_u64((uint64_t)c->keep + 1, t->total_steps / (uint64_t)c->save_every);
     uint64_t need = copies * oc_save_bytes(t->setup);
     OC_TRY(oc_fs_free_bytes(c->output, &room, err));
     if (room >= need) return OC_OK;
@@ -80,25 +91,22 @@ static oc_status check_disk(const trainer *t, oc_error *err) {
         c->output, (unsigned long long)room, (unsigned long long)copies, (unsigned long long)need);
 }
 
-/* Can the run write there, and is there room? Leaves nothing that was not there but the directory.
- */
-static oc_status prepare_output(trainer *t, oc_error *err) {
+/* The directory is this run's from here on. What needs no model is checked before one is read. */
+static oc_status take_output(trainer *t, oc_error *err) {
     const oc_config *c = t->config;
-    t->made_output = !oc_fs_exists(c->output);
-    oc_status st = oc_fs_make_directories(c->output, err);
-    if (st != OC_OK) return oc_error_prefix(err, st, "--output %s", c->output);
-    OC_TRY(oc_save_clean(c->output, err));
-    return check_disk(t, err);
+    OC_TRY(oc_output_open(&t->output, c->output, err));
+    OC_TRY(oc_config_check_output(c, stderr, err));
+    return oc_output_check_files(c, err);
 }
 
-/* The last thing before step 1: a run that is refused leaves the directory as it was. */
-static oc_status open_output(trainer *t, oc_error *err) {
+/* The last thing before step 1: a run that is refused leaves all as it was, so what may still be
+ * refused comes before what removes something. */
+static oc_status begin(trainer *t, oc_error *err) {
     const oc_config *c = t->config;
-    char path[4096];
-    if (snprintf(path, sizeof path, "%s/run.json", c->output) >= (int)sizeof path)
-        return oc_fail(err, OC_E_INVALID, "--output %s is too long", c->output);
+    OC_TRY(oc_save_run(t->setup, c->output, err));
+    t->started = true;
     if (c->overwrite) OC_TRY(oc_save_forget(c->output, err));
-    return oc_config_write(c, path, err);
+    return oc_progress_start(t->progress, err);
 }
 
 static oc_status open_data(trainer *t, oc_error *err) {
@@ -119,29 +127,44 @@ static oc_status open_progress(trainer *t, oc_error *err) {
     return oc_progress_open(&t->progress, &spec, err);
 }
 
+/* A pace on a lane that has nothing to do. */
+static void note_idle_lanes(const oc_setup *s) {
+    for (int l = 0; l < OC_LANE_COUNT; l++) {
+        uint32_t ops = 0;
+        for (uint32_t p = 0; p < s->set->n_plans; p++)
+            ops += s->set->plans[p].lane_ops[l];
+        if (s->config->pace[l] > 0 && ops == 0)
+            oc_log(OC_LOG_INFO, "--pace %s has no effect: nothing runs on that lane in this plan",
+                   oc_lane_name((oc_lane)l));
+    }
+}
+
 static oc_status open_trainer(trainer *t, oc_error *err) {
     const oc_config *c = t->config;
-    OC_TRY(oc_config_check_output(c, stderr, err));
+    OC_TRY(take_output(t, err));
     OC_TRY(oc_setup_open(&t->setup, c, stderr, err));
     OC_TRY(open_data(t, err));
     t->total_steps = count_steps(t);
     if (!c->quiet) oc_setup_print(t->setup, stderr);
-    OC_TRY(prepare_output(t, err));
+    note_idle_lanes(t->setup);
+    OC_TRY(oc_save_clean(c->output, err));
+    OC_TRY(check_disk(t, err));
     t->source = (oc_save_source){.model_dir = c->model_dir ? c->model_dir : c->init_dir,
-                                 .tokenizer = t->corpus.tokenizer};
-    OC_TRY(oc_session_open(&t->session, t->setup, (int64_t)t->total_steps, err));
+                                 .tokenizer = t->corpus.tokenizer ? t->corpus.tokenizer
+                                                                  : t->eval_corpus.tokenizer};
     OC_TRY(open_progress(t, err));
-    return open_output(t, err);
+    OC_TRY(oc_session_open(&t->session, t->setup, (int64_t)t->total_steps, err));
+    return begin(t, err);
 }
 
 static void close_trainer(trainer *t) {
-    /* fails when anything is in it, and shall */
-    if (t->made_output && !t->started) (void)rmdir(t->config->output);
+    if (t->output.fd >= 0) oc_save_discard(t->config->output);
     oc_progress_close(t->progress);
     oc_session_close(t->session);
     oc_corpus_release(&t->eval_corpus);
     oc_corpus_release(&t->corpus);
     oc_setup_close(t->setup);
+    oc_output_close(&t->output, t->started);
 }
 
 /* ---- steps ---- */
@@ -156,7 +179,11 @@ static oc_status finish_last(trainer *t, oc_error *err) {
     oc_session_stats(t->session, stats);
     t->done_steps = t->last.step + 1;
     OC_TRY(oc_progress_step(t->progress, t->done_steps, &r, targets, stats, err));
-    if (r.overflow && t->setup->dtype == OC_F16 && oc_session_carry(t->session)->scale_exhausted)
+    t->overflowed += r.overflow != 0;
+    t->applied += r.finite != 0;
+    t->tokens += targets;
+    if (targets > 0) t->loss = r.loss;
+    if (r.overflow && t->setup->dtype == OC_F16 && r.scale_exhausted)
         return oc_fail(err, OC_E_INVALID,
                        "step %llu: gradients overflow at the least loss scale (%g); lower the "
                        "learning rate, or train in bf16 or fp32",
@@ -229,8 +256,22 @@ static void print_end(const trainer *t) {
                   oc_size_format(oc_mem_rss(), planned, sizeof planned));
 }
 
+/* A model that no step has changed is no result, when there was something to learn. */
+static oc_status check_skipped(const trainer *t, oc_error *err) {
+    if (t->overflowed == 0) return OC_OK;
+    if (t->applied == 0 && !t->stopped_by)
+        return oc_fail(err, OC_E_INVALID,
+                       "no step was applied: the gradients of all %llu steps were not finite; is "
+                       "the model whole, and the learning rate not too large?",
+                       (unsigned long long)t->overflowed);
+    oc_log(OC_LOG_WARN, "%llu of %llu steps were skipped, as their gradients were not finite",
+           (unsigned long long)t->overflowed, (unsigned long long)t->done_steps);
+    return OC_OK;
+}
+
 static oc_status finish_run(trainer *t, oc_error *err) {
     t->stopped_by = t->done_steps < t->total_steps ? stop_signal : 0;
+    OC_TRY(check_skipped(t, err));
     if (t->stopped_by) {
         oc_progress_note(t->progress, "stopped by %s after step %llu of %llu",
                          t->stopped_by == SIGINT ? "SIGINT" : "SIGTERM",
@@ -243,13 +284,19 @@ static oc_status finish_run(trainer *t, oc_error *err) {
 }
 
 oc_outcome oc_train(const oc_config *c, oc_error *err) {
-    trainer t = {.config = c};
+    trainer t = {.config = c, .output = {.fd = -1}, .loss = NAN};
     catch_signals();
     oc_status st = open_trainer(&t, err);
     if (st == OC_OK) st = run_steps(&t, err);
     if (st == OC_OK) st = finish_run(&t, err);
     if (st == OC_OK) st = oc_session_write_trace(t.session, err);
-    oc_outcome out = {.status = st, .started = t.started, .signal = st == OC_OK ? t.stopped_by : 0};
+    oc_outcome out = {.status = st,
+                      .started = t.started,
+                      .signal = st == OC_OK ? t.stopped_by : 0,
+                      .steps = t.done_steps,
+                      .skipped = t.done_steps - t.applied,
+                      .tokens = t.tokens,
+                      .loss = t.loss};
     close_trainer(&t);
     return out;
 }
@@ -274,11 +321,13 @@ oc_status oc_evaluate(const oc_config *c, oc_eval_result *out, oc_error *err) {
     oc_setup *setup = NULL;
     oc_corpus corpus = {NULL, NULL, NULL, false};
     oc_eval_result result = {0, 0, 0};
+    OC_TRY(oc_output_check_files(c, err));
     OC_TRY(oc_setup_open(&setup, c, stderr, err));
     oc_status st = oc_corpus_open(&corpus, setup, c->data, c->n_data, false, err);
     if (st == OC_OK) {
         setup->text_bytes = oc_corpus_host_bytes(&corpus);
         if (!c->quiet) oc_setup_print(setup, stderr);
+        note_idle_lanes(setup);
         st = evaluate_on(setup, &corpus, &result, err);
     }
     oc_corpus_release(&corpus);

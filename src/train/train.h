@@ -10,6 +10,8 @@ typedef struct oc_outcome {
     oc_status status;
     bool started; /* step 1 was begun */
     int signal;   /* that stopped it; 0: none */
+    uint64_t steps, skipped, tokens;
+    double loss; /* of the last step; NaN: there was none */
 } oc_outcome;
 
 oc_outcome oc_train(const oc_config *c, oc_error *err);
