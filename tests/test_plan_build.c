@@ -36,6 +36,7 @@ static void sweep(const char *json) {
                             s.place.act_slots = acts;
                             s.place.kept_layers = kept;
                             s.place.slabs = 1 + count % 3;
+                            s.place.interleave = group == 1 && count % 2;
                             oc_plan_set *set = built(&s);
                             verified(set);
                             if (count % 7 == 0) {
@@ -140,6 +141,19 @@ static void no_access_of_a_tied_breadth_first_step_can_be_dropped(void **state) 
                              .group = 2,
                              .piece_elements = OC_NORM_CHUNK},
               2);
+}
+
+static void no_access_of_an_interleaved_step_can_be_dropped(void **state) {
+    (void)state;
+    drop_each(llama_untied,
+              (oc_placement){.compute = OC_TIER_DEVICE,
+                             .slots = 4,
+                             .slabs = 2,
+                             .group = 1,
+                             .interleave = true,
+                             .act_slots = 3,
+                             .piece_elements = OC_NORM_CHUNK},
+              3);
 }
 
 static void no_access_of_a_resident_gpt2_step_can_be_dropped(void **state) {
@@ -430,6 +444,7 @@ int main(void) {
         cmocka_unit_test(every_placement_of_gpt2_verifies),
         cmocka_unit_test(no_access_of_a_streamed_step_can_be_dropped),
         cmocka_unit_test(no_access_of_a_tied_breadth_first_step_can_be_dropped),
+        cmocka_unit_test(no_access_of_an_interleaved_step_can_be_dropped),
         cmocka_unit_test(no_access_of_a_resident_gpt2_step_can_be_dropped),
         cmocka_unit_test(a_fetch_of_next_steps_value_before_its_update_is_refused),
         cmocka_unit_test(an_access_one_piece_short_is_refused),

@@ -75,7 +75,7 @@ static oc_value batch_value(uint32_t micro) { return oc_build_value(OC_V_BATCH, 
 static void reads_batch(build *b, uint32_t micro) {
     bool copied = !b->spec->place.resident;
     access(b, OC_ROLE_BATCH, OC_READ, copied ? b->batch_copy : b->ids->batch,
-           copied ? micro % (uint32_t)b->spec->place.group : micro, 1, batch_value(micro), none);
+           copied ? micro % (uint32_t)oc_build_sets(b->spec) : micro, 1, batch_value(micro), none);
 }
 
 static void fetch_batch(build *b, uint32_t micro) {
@@ -85,7 +85,7 @@ static void fetch_batch(build *b, uint32_t micro) {
     if_live(b, micro);
     emit(b);
     access(b, OC_ROLE_SRC, OC_READ, b->ids->batch, micro, 1, batch_value(micro), none);
-    access(b, OC_ROLE_DST, OC_WRITE, b->batch_copy, micro % (uint32_t)b->spec->place.group, 1,
+    access(b, OC_ROLE_DST, OC_WRITE, b->batch_copy, micro % (uint32_t)oc_build_sets(b->spec), 1,
            batch_value(micro), none);
 }
 
@@ -185,7 +185,7 @@ static oc_value act_value(uint32_t layer, uint32_t micro) {
 }
 
 static uint32_t act_index(const build *b, uint32_t layer, uint32_t micro) {
-    uint32_t g = micro % (uint32_t)b->spec->place.group;
+    uint32_t g = micro % (uint32_t)oc_build_sets(b->spec);
     return g * ((uint32_t)b->spec->model->n_layers + 1) + layer;
 }
 
@@ -228,7 +228,7 @@ static oc_buffer_id make_act(build *b, uint32_t layer, uint32_t micro, oc_buffer
 
 static void retire_act(build *b, uint32_t layer, uint32_t micro, oc_buffer_id from) {
     if (!b->spec->place.act_slots) return;
-    if (!b->training && b->spec->place.group == 1) return; /* its one reader comes right away */
+    if (!b->training && oc_build_sets(b->spec) == 1) return; /* its one reader comes right away */
     oc_value v = act_value(layer, micro);
     op(b, OC_OP_RETIRE, OC_LANE_D2H, OC_BODY_COPY, layer, UINT32_MAX, micro);
     b->op.demand.bytes = b->spec->sizes.act_bytes;
@@ -390,7 +390,7 @@ static bool keeps(const build *b, uint32_t layer) {
 }
 
 static oc_buffer_id save_of(const build *b, uint32_t layer, uint32_t micro) {
-    uint32_t g = micro % (uint32_t)b->spec->place.group;
+    uint32_t g = micro % (uint32_t)oc_build_sets(b->spec);
     uint32_t first = (uint32_t)(b->spec->model->n_layers - b->spec->place.kept_layers);
     return b->saves[g * (uint32_t)b->spec->place.kept_layers + layer - first];
 }
@@ -425,7 +425,7 @@ static oc_value state_value(uint32_t micro, uint32_t stage) {
 }
 
 static oc_buffer_id state_of(const build *b, uint32_t micro) {
-    return b->states[micro % (uint32_t)b->spec->place.group];
+    return b->states[micro % (uint32_t)oc_build_sets(b->spec)];
 }
 
 static void final_forward(build *b, uint32_t micro) {
@@ -471,15 +471,15 @@ static void loss(build *b, uint32_t micro) {
     access(b, OC_ROLE_CELLS_OUT, OC_WRITE, b->ids->losses, micro, 1, loss_value(), none);
 }
 
-static void forward_group(build *b, uint32_t lo, uint32_t hi) {
-    const oc_model *m = b->spec->model;
+static void begin_group(build *b, uint32_t lo, uint32_t hi) {
     for (uint32_t a = lo; a < hi; a++)
         fetch_batch(b, a);
     for (uint32_t a = lo; a < hi; a++)
         embed(b, a);
-    for (uint32_t l = 0; l < (uint32_t)m->n_layers; l++)
-        for (uint32_t a = lo; a < hi; a++)
-            layer_forward(b, l, a);
+}
+
+static void head_forward_group(build *b, uint32_t lo, uint32_t hi) {
+    const oc_model *m = b->spec->model;
     for (uint32_t a = lo; a < hi; a++)
         final_forward(b, a);
     for (uint32_t c = 0; c < (uint32_t)m->n_head; c++)
@@ -513,7 +513,7 @@ static void head_backward(build *b, uint32_t block, uint32_t micro) {
 }
 
 static oc_buffer_id d_of(const build *b, uint32_t micro) {
-    return b->ds[micro % (uint32_t)b->spec->place.group];
+    return b->ds[micro % (uint32_t)oc_build_sets(b->spec)];
 }
 
 static oc_value d_value(uint32_t layer, uint32_t micro) {
@@ -574,18 +574,13 @@ static void embed_backward(build *b, uint32_t micro) {
     access(b, OC_ROLE_DST, OC_WRITE, b->drows, micro, 1, d_value(0, micro), none);
 }
 
-static void backward_group(build *b, uint32_t lo, uint32_t hi) {
+static void head_backward_group(build *b, uint32_t lo, uint32_t hi) {
     const oc_model *m = b->spec->model;
     for (uint32_t c = (uint32_t)m->n_head; c-- > 0;)
         for (uint32_t a = lo; a < hi; a++)
             head_backward(b, (uint32_t)m->first_head + c, a);
     for (uint32_t a = lo; a < hi; a++)
         final_backward(b, a);
-    for (uint32_t l = (uint32_t)m->n_layers; l-- > 0;)
-        for (uint32_t a = lo; a < hi; a++)
-            layer_backward(b, l, a);
-    for (uint32_t a = lo; a < hi; a++)
-        embed_backward(b, a);
 }
 
 /* ---- the end of a step ---- */
@@ -646,13 +641,36 @@ static void finish_step(build *b) {
             update(b, i, k);
 }
 
+/* Layer by layer: the backward of micro-batches [lo, hi), if any, and the forward of [next, end).
+ */
+static void layers(build *b, uint32_t lo, uint32_t hi, uint32_t next, uint32_t end) {
+    uint32_t n = (uint32_t)b->spec->model->n_layers;
+    for (uint32_t l = 0; l < n; l++) {
+        for (uint32_t a = lo; a < hi; a++)
+            layer_backward(b, n - 1 - l, a);
+        for (uint32_t a = next; a < end; a++)
+            layer_forward(b, l, a);
+    }
+    for (uint32_t a = lo; a < hi; a++)
+        embed_backward(b, a);
+}
+
 void oc_build_ops(build *b, bool training) {
     uint32_t micros = (uint32_t)b->spec->micros, group = (uint32_t)b->spec->place.group;
+    bool interleave = training && b->spec->place.interleave;
     b->training = training;
-    for (uint32_t lo = 0; lo < micros; lo += group) {
-        uint32_t hi = lo + group < micros ? lo + group : micros;
-        forward_group(b, lo, hi);
-        if (training) backward_group(b, lo, hi);
+    for (uint32_t lo = 0, hi; lo < micros; lo = hi) {
+        hi = lo + group < micros ? lo + group : micros;
+        if (lo == 0 || !interleave) {
+            begin_group(b, lo, hi);
+            layers(b, 0, 0, lo, hi);
+        }
+        head_forward_group(b, lo, hi);
+        if (!training) continue;
+        head_backward_group(b, lo, hi);
+        bool more = interleave && hi < micros;
+        if (more) begin_group(b, hi, hi + 1);
+        layers(b, lo, hi, hi, more ? hi + 1 : hi);
     }
     if (training) finish_step(b);
 }

@@ -2,9 +2,11 @@
  *
  * Pure functions of model, sizes and placement. A step of A micro-batches runs in groups of G:
  * within a group each block serves G micro-batches before the next block is used (G = 1 is
- * depth-first, G = A breadth-first). Nothing but speed and memory depends on the placement: folds
- * happen in this order, per block: micro-batch 0 .. A-1, and for a tied table its head gradients
- * before its embedding gradients.
+ * depth-first, G = A breadth-first). Interleaved, the layers' backward of one micro-batch takes
+ * turns with the layers' forward of the next: a forward needs more of the link and a backward more
+ * of the arithmetic, and together they fill both. Nothing but speed and memory depends on the
+ * placement: folds happen in this order, per block: micro-batch 0 .. A-1, and for a tied table its
+ * head gradients before its embedding gradients.
  *
  * An embedding is never moved whole for its lookup: fetch_rows brings the rows of the micro-batch.
  * Its gradient is retired as rows too, and folded once at the end of the step. */
@@ -50,6 +52,7 @@ typedef struct oc_placement {
     int32_t
         kept_layers; /* the last so many layers keep their saved tensors; the others recompute */
     int32_t group;   /* micro-batches a block serves in a row */
+    bool interleave; /* group 1: a backward takes turns with the next micro-batch's forward */
     uint64_t piece_elements; /* multiple of OC_NORM_CHUNK */
 } oc_placement;
 

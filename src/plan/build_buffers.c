@@ -104,7 +104,7 @@ static void activations(build *b) {
     int32_t layers = s->model->n_layers, acts = layers + 1;
     oc_tier home_tier = p->act_slots ? OC_TIER_HOST : p->compute;
     const oc_use use = OC_USE_ACTIVATIONS;
-    for (int32_t g = 0; g < p->group; g++) {
+    for (int32_t g = 0; g < oc_build_sets(s); g++) {
         for (int32_t l = 0; l < acts; l++)
             b->acts[g * acts + l] =
                 transient(b, "act", g * acts + l, home_tier, use, s->sizes.act_bytes, 0);
@@ -136,7 +136,7 @@ static void workspace(build *b) {
     b->work = oc_plan_buffer(b->pb, "work", tier, use, t, s->sizes.work_bytes, 0, GROUP, none);
     /* Layers that recompute are done before the first kept layer saves, and start after it was
      * used: they borrow its place. */
-    if (s->train && s->place.kept_layers > 0) {
+    if (s->train && s->place.kept_layers > 0 && !s->place.interleave) {
         b->save_scratch = b->saves[0];
     } else {
         b->save_scratch =
@@ -146,7 +146,7 @@ static void workspace(build *b) {
     b->head_work =
         oc_plan_buffer(b->pb, "head", tier, use, t, s->sizes.head_work_bytes, 0, GROUP, none);
     oc_buffer_id before = b->head_work;
-    for (int32_t g = 0; g < s->place.group; g++) {
+    for (int32_t g = 0; g < oc_build_sets(s); g++) {
         char name[24];
         (void)snprintf(name, sizeof name, "state%d", g);
         b->states[g] =
@@ -173,7 +173,7 @@ static void cells(build *b) {
     d->order = d->result = d->carry = OC_NO_BUFFER;
     if (!s->place.resident)
         b->batch_copy = transient(b, "batch.dev", -1, s->place.compute, use,
-                                  piece * (uint64_t)s->place.group, piece);
+                                  piece * (uint64_t)oc_build_sets(s), piece);
     if (!s->train) return;
     d->order = buffer(b, "order", OC_TIER_HOST, use, fresh, 4 * 4 * tokens * micros, 0,
                       oc_build_value(OC_V_BATCH, 1, 0, 0, 0));
@@ -357,10 +357,10 @@ static void allocate(build *b) {
     b->slabs = ids_of(b, p->slabs);
     b->stages = ids_of(b, b->n_stages);
     b->partials = ids_of(b, blocks);
-    b->acts = ids_of(b, p->group * (layers + 1));
-    b->saves = ids_of(b, (int64_t)p->group * p->kept_layers);
-    b->states = ids_of(b, p->group);
-    b->ds = ids_of(b, p->group);
+    b->acts = ids_of(b, oc_build_sets(s) * (layers + 1));
+    b->saves = ids_of(b, (int64_t)oc_build_sets(s) * p->kept_layers);
+    b->states = ids_of(b, oc_build_sets(s));
+    b->ds = ids_of(b, oc_build_sets(s));
     b->ids->weight = ids_of(b, blocks);
     b->ids->grad = ids_of(b, blocks);
     b->ids->master = ids_of(b, blocks);
@@ -377,6 +377,9 @@ static oc_status check(const oc_build_spec *s, oc_error *err) {
         return oc_fail(err, OC_E_INVALID, "pieces are multiples of %d elements", OC_NORM_CHUNK);
     if (p->group < 1 || p->group > s->micros)
         return oc_fail(err, OC_E_INVALID, "a group has 1 to %d micro-batches, not %d", s->micros,
+                       p->group);
+    if (p->interleave && p->group != 1)
+        return oc_fail(err, OC_E_INVALID, "interleaved micro-batches are in groups of 1, not %d",
                        p->group);
     if (p->kept_layers < 0 || p->kept_layers > s->model->n_layers)
         return oc_fail(err, OC_E_INVALID, "the model has %d layers, not %d to keep",

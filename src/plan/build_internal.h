@@ -26,16 +26,21 @@ typedef struct build {
     oc_op op;      /* being emitted */
     cache weights, act_cache;
     oc_buffer_id *slabs, *stages, *partials;
-    oc_buffer_id *acts;   /* [group][n_layers + 1]: at home */
-    oc_buffer_id *saves;  /* [group][kept_layers] */
-    oc_buffer_id *states; /* [group] head state */
-    oc_buffer_id *ds;     /* [group] gradient of an activation */
+    oc_buffer_id *acts;   /* [sets][n_layers + 1]: at home */
+    oc_buffer_id *saves;  /* [sets][kept_layers] */
+    oc_buffer_id *states; /* [sets] head state */
+    oc_buffer_id *ds;     /* [sets] gradient of an activation */
     oc_buffer_id rows, position_rows, drows, batch_copy;
     oc_buffer_id work, save_scratch, head_work;
     uint64_t row_bytes; /* gradients of a micro-batch's embedding rows */
     uint32_t n_stages, next_stage, next_slab;
     uint32_t head_stage[OC_MAX_MICROS]; /* folds so far into the micro-batch's head state */
 } build;
+
+/* Micro-batches whose activations exist at the same time: sets of buffers. */
+static inline int32_t oc_build_sets(const oc_build_spec *s) {
+    return s->place.interleave && s->micros > 1 ? 2 : s->place.group;
+}
 
 oc_value oc_build_value(oc_what what, uint32_t block, uint32_t micro, uint32_t version,
                         uint32_t stage);

@@ -31,7 +31,12 @@ typedef enum oc_command {
 
 typedef enum oc_home { OC_HOME_AUTO, OC_HOME_DEVICE, OC_HOME_HOST, OC_HOME_NVME } oc_home;
 typedef enum oc_recompute { OC_RECOMPUTE_AUTO, OC_RECOMPUTE_FULL, OC_RECOMPUTE_NONE } oc_recompute;
-typedef enum oc_order { OC_ORDER_AUTO, OC_ORDER_DEPTH_FIRST, OC_ORDER_BREADTH_FIRST } oc_order;
+typedef enum oc_order {
+    OC_ORDER_AUTO,
+    OC_ORDER_DEPTH_FIRST,
+    OC_ORDER_BREADTH_FIRST,
+    OC_ORDER_INTERLEAVED
+} oc_order;
 
 const char *oc_command_name(oc_command c); /* "train" */
 

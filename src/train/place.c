@@ -34,6 +34,7 @@ static oc_placement base_placement(const oc_setup *s) {
     uint64_t piece = c->piece_bytes ? c->piece_bytes / oc_dtype_bytes(s->dtype) : 4u << 20;
     p.piece_elements = oc_max_u64(piece / OC_NORM_CHUNK, 1) * OC_NORM_CHUNK;
     if (c->order == OC_ORDER_BREADTH_FIRST) p.group = s->build.micros;
+    p.interleave = c->order == OC_ORDER_INTERLEAVED && s->train;
     if (c->slots > 0) p.slots = c->slots;
     if (c->slabs > 0) p.slabs = c->slabs;
     if (c->act_home == OC_HOME_DEVICE) p.act_slots = 0;
@@ -93,7 +94,7 @@ static void raise(const oc_setup *s, oc_placement *p, int32_t *field, int32_t mo
 static void improve(const oc_setup *s, oc_placement *p) {
     const oc_config *c = s->config;
     oc_placement q = *p;
-    if (c->slots == 0) q.slots = 2;
+    if (c->slots == 0) q.slots = q.interleave ? 4 : 2;
     bool two = adopt(s, p, q);
     q = *p;
     if (c->slabs == 0) q.slabs = 2;
@@ -135,11 +136,12 @@ static void describe(oc_setup *s) {
             s->choice, sizeof s->choice,
             "%sstates at home on the host, %d weight slots, %d gradient slabs, activation "
             "checkpoints on the %s, %d of %d layers keep their saved tensors, "
-            "micro-batches in groups of %d, pieces of %llu elements",
+            "micro-batches %s groups of %d, pieces of %llu elements",
             s->config->weights_home == OC_HOME_DEVICE ? "a copy of every weight on the device, "
                                                       : "",
             p->slots, p->slabs, p->act_slots ? "host" : "device", p->kept_layers,
-            s->model->n_layers, p->group, (unsigned long long)p->piece_elements);
+            s->model->n_layers, p->interleave ? "interleaved in" : "in", p->group,
+            (unsigned long long)p->piece_elements);
 }
 
 static oc_placement resident_placement(const oc_setup *s, oc_placement p) {
