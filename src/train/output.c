@@ -62,7 +62,10 @@ static oc_status lock(oc_output *o, oc_error *err) {
 
 oc_status oc_output_open(oc_output *out, const char *dir, oc_error *err) {
     oc_output o = {.dir = strdup(dir), .made = first_missing(dir), .fd = -1};
-    if (!o.dir) return oc_fail(err, OC_E_MEMORY, "no memory for --output %s", dir);
+    if (!o.dir) {
+        free(o.made);
+        return oc_fail(err, OC_E_MEMORY, "no memory for --output %s", dir);
+    }
     oc_status st = oc_fs_make_directories(dir, err);
     if (st != OC_OK)
         st = oc_error_prefix(err, st, "--output %s", dir);
