@@ -27,7 +27,8 @@ asan | tsan | all) ;;
     ;;
 esac
 
-export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+# Not detect_stack_use_after_return: gcc 12's stand-in frames are not aligned for AVX-512 spills.
+export ASAN_OPTIONS=detect_stack_use_after_return=0:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 [ "${1:-all}" = tsan ] || suite build-asan 'address;undefined' all
