@@ -151,9 +151,25 @@ static void note_use(build *b, cache *c, oc_value v) {
 
 static oc_value weight_value(uint32_t block) { return oc_build_value(OC_V_WEIGHT, block, 0, 0, 0); }
 
+static void fetch_weight(build *b, uint32_t block, oc_buffer_id to) {
+    oc_value v = weight_value(block);
+    for (uint32_t k = 0; k < pieces_of(b, block); k++) {
+        op(b, OC_OP_FETCH, OC_LANE_H2D, OC_BODY_COPY, block, k, 0);
+        b->op.demand.bytes = oc_build_piece_bytes(b, block, k, oc_dtype_bytes(b->spec->dtype));
+        emit(b);
+        access(b, OC_ROLE_SRC, OC_READ, b->ids->weight[block], k, 1, v, none);
+        access(b, OC_ROLE_DST, OC_WRITE, to, k, 1, v, none);
+    }
+}
+
 /* The buffer a block's weights can be computed from; fetches them if need be. */
 static oc_buffer_id use_weight(build *b, uint32_t block) {
     if (b->spec->place.resident) return b->ids->weight[block];
+    if ((int32_t)block == b->spec->model->final_norm_block) {
+        if (!b->norm_there) fetch_weight(b, block, b->norm_slot);
+        b->norm_there = true;
+        return b->norm_slot;
+    }
     cache *c = &b->weights;
     oc_value v = weight_value(block);
     note_use(b, c, v);
@@ -162,13 +178,7 @@ static oc_buffer_id use_weight(build *b, uint32_t block) {
     if (i < 0) {
         i = victim(c);
         c->content[i] = v;
-        for (uint32_t k = 0; k < pieces_of(b, block); k++) {
-            op(b, OC_OP_FETCH, OC_LANE_H2D, OC_BODY_COPY, block, k, 0);
-            b->op.demand.bytes = oc_build_piece_bytes(b, block, k, oc_dtype_bytes(b->spec->dtype));
-            emit(b);
-            access(b, OC_ROLE_SRC, OC_READ, b->ids->weight[block], k, 1, v, none);
-            access(b, OC_ROLE_DST, OC_WRITE, c->slots[i], k, 1, v, none);
-        }
+        fetch_weight(b, block, c->slots[i]);
     }
     c->recent = i;
     return c->slots[i];

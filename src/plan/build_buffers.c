@@ -90,6 +90,9 @@ static void pools(build *b) {
     uint64_t piece = p->piece_elements * width;
     for (int32_t i = 0; !p->resident && i < p->slots; i++)
         b->weights.slots[i] = transient(b, "W", i, p->compute, OC_USE_WEIGHTS, most, piece);
+    uint64_t norm = s->model->blocks[s->model->final_norm_block].elements * width;
+    if (!p->resident)
+        b->norm_slot = transient(b, "WN", -1, p->compute, OC_USE_WEIGHTS, norm, piece);
     for (int32_t i = 0; s->train && i < p->slabs; i++)
         b->slabs[i] = transient(b, "G", i, p->compute, OC_USE_GRADIENTS, most, piece);
     if (!s->train || p->resident) return;
@@ -418,6 +421,7 @@ static void rewind_caches(build *b, bool forget) {
         if (forget) caches[i]->trace_count = 0;
     }
     b->next_slab = b->next_stage = 0;
+    b->norm_there = false;
     memset(b->head_stage, 0, sizeof b->head_stage);
 }
 

@@ -25,6 +25,8 @@ typedef struct build {
     bool failed;   /* no memory */
     oc_op op;      /* being emitted */
     cache weights, act_cache;
+    oc_buffer_id norm_slot; /* the final norm's own: it is tiny, and used in the midst of others */
+    bool norm_there;
     oc_buffer_id *slabs, *stages, *partials;
     oc_buffer_id *acts;   /* [sets][n_layers + 1]: at home */
     oc_buffer_id *saves;  /* [sets][kept_layers] */
