@@ -6,6 +6,11 @@
 int oc_cmd_plan(oc_config *c) {
     oc_error err = {OC_OK, ""};
     oc_setup *s = NULL;
+    if (c->json && c->plan_ops) {
+        oc_log(OC_LOG_ERROR,
+               "--ops prints lines for people and has no place in --json; give one of them");
+        return OC_EXIT_REFUSED;
+    }
     if (oc_setup_open(&s, c, stderr, &err) != OC_OK) {
         oc_log(OC_LOG_ERROR, "%s", err.message);
         return OC_EXIT_REFUSED;

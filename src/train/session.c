@@ -2,6 +2,7 @@
 #include "train/session.h"
 
 #include "base/checked.h"
+#include "base/log.h"
 #include "model/load.h"
 
 #include <math.h>
@@ -63,7 +64,12 @@ static oc_status load_weights(oc_session *s, oc_error *err) {
     oc_status st = OC_OK;
     r.scratch = aligned_alloc(64, oc_align_up(r.scratch_bytes, 64));
     if (!r.scratch) st = oc_fail(err, OC_E_MEMORY, "no memory to read the weights");
+    size_t told = strlen(u->model->notes);
     if (st == OC_OK && r.tensors) st = oc_model_check_tensors(u->model, r.tensors, err);
+    /* what the checkpoint holds beyond the model: not used, and said */
+    const char *more = u->model->notes + told;
+    more += strspn(more, "\n");
+    if (st == OC_OK && *more) oc_log(OC_LOG_INFO, "%s", more);
     for (int32_t i = 0; st == OC_OK && i < u->model->n_blocks; i++)
         st = read_block(&r, i, err);
     free(r.scratch);
