@@ -111,22 +111,30 @@ static int find_slot(const cache *c, oc_value v) {
     return -1;
 }
 
-/* The slot to fill next: an empty one, else the one wanted last; the most recent stays, so that a
- * transfer can run beside its use, and so does a pinned one. */
+/* The slot to fill next: an empty one, else among those whose last use lies `depth` uses back (so
+ * that the transfer can run beside the uses between) the one wanted last; when there is none, the
+ * one used longest ago. The most recent stays, and so does a pinned one. */
 static int victim(const cache *c) {
-    int best = -1;
+    int best = -1, oldest = -1;
     uint32_t best_next = 0;
     for (int i = 0; i < c->n; i++) {
         if (i == c->pinned) continue;
         if (c->content[i].what == OC_V_NONE) return i;
         if (i == c->recent && c->n - (c->pinned >= 0 ? 1 : 0) > 1) continue;
+        if (oldest < 0 || c->used[i] < c->used[oldest]) oldest = i;
+        if (c->cursor < c->used[i] + (uint32_t)c->depth) continue;
         uint32_t next = next_use(c, c->content[i]);
         if (best < 0 || next > best_next) {
             best = i;
             best_next = next;
         }
     }
-    return best;
+    return best < 0 ? oldest : best;
+}
+
+static void touch(cache *c, int slot) {
+    c->recent = slot;
+    c->used[slot] = c->cursor;
 }
 
 static void note_use(build *b, cache *c, oc_value v) {
@@ -180,7 +188,7 @@ static oc_buffer_id use_weight(build *b, uint32_t block) {
         c->content[i] = v;
         fetch_weight(b, block, c->slots[i]);
     }
-    c->recent = i;
+    touch(c, i);
     return c->slots[i];
 }
 
@@ -217,7 +225,7 @@ static oc_buffer_id use_act(build *b, uint32_t layer, uint32_t micro) {
         reads(b, OC_ROLE_SRC, b->acts[act_index(b, layer, micro)], 1, v);
         writes(b, OC_ROLE_DST, c->slots[i], 1, v);
     }
-    c->recent = i;
+    touch(c, i);
     return c->slots[i];
 }
 
@@ -232,7 +240,7 @@ static oc_buffer_id make_act(build *b, uint32_t layer, uint32_t micro, oc_buffer
     int i = victim(c);
     c->pinned = -1;
     c->content[i] = act_value(layer, micro);
-    c->recent = i;
+    touch(c, i);
     return c->slots[i];
 }
 

@@ -326,9 +326,11 @@ static void signatures(build *b) {
 static void release(build *b) {
     free(b->weights.slots);
     free(b->weights.content);
+    free(b->weights.used);
     free(b->weights.trace);
     free(b->act_cache.slots);
     free(b->act_cache.content);
+    free(b->act_cache.used);
     free(b->act_cache.trace);
     free(b->slabs);
     free(b->stages);
@@ -346,6 +348,11 @@ static void *ids_of(build *b, int64_t n) {
     return p;
 }
 
+/* Half of the slots take turns, the others keep what is wanted soonest: with fewer than three in
+ * turn the link waits whenever an op takes longer than its share, and more than five gain nothing.
+ */
+static int weight_depth(int32_t slots) { return slots < 8 ? (slots + 2) / 2 : 5; }
+
 static void allocate(build *b) {
     const oc_build_spec *s = b->spec;
     const oc_placement *p = &s->place;
@@ -353,10 +360,14 @@ static void allocate(build *b) {
     b->n_stages = (uint32_t)(2 * p->slabs > 4 ? 2 * p->slabs : 4);
     b->weights.slots = ids_of(b, p->slots);
     b->weights.content = ids_of(b, p->slots);
+    b->weights.used = ids_of(b, p->slots);
     b->weights.n = p->resident ? 0 : p->slots;
+    b->weights.depth = weight_depth(p->slots);
     b->act_cache.slots = ids_of(b, p->act_slots);
     b->act_cache.content = ids_of(b, p->act_slots);
+    b->act_cache.used = ids_of(b, p->act_slots);
     b->act_cache.n = p->act_slots;
+    b->act_cache.depth = 1;
     b->slabs = ids_of(b, p->slabs);
     b->stages = ids_of(b, b->n_stages);
     b->partials = ids_of(b, blocks);
@@ -416,6 +427,7 @@ static void rewind_caches(build *b, bool forget) {
     cache *caches[2] = {&b->weights, &b->act_cache};
     for (int i = 0; i < 2; i++) {
         memset(caches[i]->content, 0, (size_t)caches[i]->n * sizeof(oc_value));
+        memset(caches[i]->used, 0, (size_t)caches[i]->n * sizeof(uint32_t));
         caches[i]->cursor = 0;
         caches[i]->recent = caches[i]->pinned = -1;
         if (forget) caches[i]->trace_count = 0;

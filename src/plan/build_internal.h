@@ -11,6 +11,8 @@ typedef struct cache {
     int n;
     oc_buffer_id *slots;
     oc_value *content;
+    uint32_t *used;     /* by each slot: the place in the trace of its last use, + 1 */
+    int depth;          /* so many uses back a slot's last one lies before it is filled again */
     int recent, pinned; /* slot numbers; -1: none */
     oc_value *trace;
     uint32_t trace_count, trace_capacity, cursor;
