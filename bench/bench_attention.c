@@ -14,17 +14,23 @@ typedef struct setting {
     int64_t batch, seq;
     int32_t heads, kv_heads, head_dim;
     int64_t window;
+    float soft_cap;
+    bool alibi;
 } setting;
 
 static const setting SETTINGS[] = {
-    {1, 1024, 8, 8, 64, 0},  {1, 4096, 2, 2, 64, 0},  {1, 1024, 4, 4, 128, 0},
-    {1, 4096, 1, 1, 128, 0}, {1, 2048, 8, 2, 128, 0}, {8, 256, 4, 2, 64, 0},
-    {1, 2048, 4, 4, 80, 0},  {1, 2048, 2, 2, 256, 0}, {1, 4096, 4, 2, 64, 512},
+    {1, 1024, 8, 8, 64, 0, 0, false},   {1, 4096, 2, 2, 64, 0, 0, false},
+    {1, 1024, 4, 4, 128, 0, 0, false},  {1, 4096, 1, 1, 128, 0, 0, false},
+    {1, 2048, 8, 2, 128, 0, 0, false},  {8, 256, 4, 2, 64, 0, 0, false},
+    {1, 2048, 4, 4, 80, 0, 0, false},   {1, 2048, 2, 2, 256, 0, 0, false},
+    {1, 4096, 4, 2, 64, 512, 0, false}, {1, 2048, 2, 2, 256, 0, 50, false},
+    {1, 2048, 8, 2, 128, 0, 50, false}, {1, 2048, 8, 2, 128, 0, 0, true},
+    {1, 4096, 4, 2, 64, 512, 50, true},
 };
 
 typedef struct buffers {
     void *qkv, *out, *dout, *dqkv, *work;
-    float *lse;
+    float *lse, *slopes;
     int32_t *starts;
 } buffers;
 
@@ -59,11 +65,14 @@ static oc_attention prepare(buffers *b, const setting *s, oc_dtype t, const oc_p
     b->dout = filled(rows * q, t);
     b->lse = calloc((size_t)(rows * s->heads), sizeof *b->lse);
     b->starts = calloc((size_t)rows, sizeof *b->starts);
+    b->slopes = filled(s->heads, OC_F32);
     char *in = b->qkv, *grad = b->dqkv;
     oc_attention a = {.dtype = t, .batch = s->batch, .seq = s->seq, .heads = s->heads};
     a.kv_heads = s->kv_heads;
     a.head_dim = s->head_dim;
     a.scale = 0.125f;
+    a.soft_cap = s->soft_cap;
+    a.slopes = s->alibi ? b->slopes : NULL;
     a.window = s->window;
     a.doc_start = b->starts;
     a.q = in;
@@ -91,6 +100,7 @@ static void release(buffers *b) {
     free(b->dout);
     free(b->lse);
     free(b->starts);
+    free(b->slopes);
     free(b->work);
 }
 
@@ -119,9 +129,9 @@ static void measure(const setting *s, oc_dtype t, const oc_attention_kernels *k,
         }
     }
     release(&b);
-    printf("%3lld x %5lld  heads %2d/%2d  dim %3d  window %4lld  %s %-7s", (long long)s->batch,
+    printf("%3lld x %5lld  heads %2d/%2d  dim %3d  window %4lld%s%s  %s %-7s", (long long)s->batch,
            (long long)s->seq, s->heads, s->kv_heads, s->head_dim, (long long)s->window,
-           oc_dtype_name(t), k->name);
+           s->soft_cap > 0 ? "  capped" : "", s->alibi ? "  alibi" : "", oc_dtype_name(t), k->name);
     printf("  forward %6.1f  backward, one pass %6.1f, two %6.1f GF/s  (%.2f %.2f %.2f ms)\n",
            4.0 * ops / best[0] / 1e9, 10.0 * ops / best[1] / 1e9, 10.0 * ops / best[2] / 1e9,
            best[0] * 1e3, best[1] * 1e3, best[2] * 1e3);

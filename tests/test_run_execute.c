@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -587,10 +588,19 @@ static int64_t dropped(const json_t *root) {
 static void test_trace_is_json_with_a_track_a_lane(void **state) {
     (void)state;
     const char *path = "run_execute_trace.json";
+    enum { OLD_BYTES = 1 << 20 };
     rig x;
+    FILE *old = fopen(path, "w"); /* a longer trace of an earlier run */
+    assert_non_null(old);
+    for (int i = 0; i < OLD_BYTES; i++)
+        (void)fputc('x', old);
+    assert_int_equal(fclose(old), 0);
     make_independent(&x);
     x.spec.trace_path = path;
     rig_open(&x);
+    struct stat before;
+    assert_int_equal(stat(path, &before), 0);
+    assert_int_equal(before.st_size, OLD_BYTES); /* there until something is written */
     for (uint32_t k = 0; k < 5; k++)
         rig_submit(&x, 0);
     rig_end(&x);

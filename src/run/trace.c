@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Created at open, so that a path that cannot be written is an error before the first step. */
+/* Opened before the first step, so that a path that cannot be written is refused there; what it
+ * holds is replaced only when there is something to write. */
 oc_status oc_trace_open(oc_run *r, oc_error *err) {
-    r->trace_fd = open(r->spec.trace_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    r->trace_fd = open(r->spec.trace_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     if (r->trace_fd < 0)
         return oc_fail_errno(err, OC_E_IO, errno,
                              "cannot create the trace file %s (choose another --trace path)",
@@ -72,7 +73,8 @@ oc_status oc_trace_write(oc_run *r, oc_error *err) {
     if (r->trace_fd < 0) return OC_OK;
     int fd = r->trace_fd;
     r->trace_fd = -1; /* whatever happens: written once */
-    FILE *f = fdopen(fd, "w");
+    bool empty = ftruncate(fd, 0) == 0 || errno == EINVAL; /* a pipe has no length */
+    FILE *f = empty ? fdopen(fd, "w") : NULL;
     if (!f) {
         int e = errno;
         close(fd);
