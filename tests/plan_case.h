@@ -21,6 +21,19 @@ static const char gpt2_small[] =
     "{\"model_type\":\"gpt2\",\"n_embd\":48,\"n_layer\":2,\"n_head\":3,\"n_positions\":32,"
     "\"vocab_size\":300}";
 
+/* Something stands between the embedding's rows and the first layer: a norm; a projection, and
+ * positions beside it; a factor. */
+static const char bloom_small[] =
+    "{\"model_type\":\"bloom\",\"hidden_size\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":300}";
+static const char opt_projected[] =
+    "{\"model_type\":\"opt\",\"hidden_size\":64,\"word_embed_proj_dim\":48,\"ffn_dim\":128,"
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"max_position_embeddings\":64,"
+    "\"vocab_size\":300,\"do_layer_norm_before\":false}";
+static const char gemma2_small[] =
+    "{\"model_type\":\"gemma2\",\"hidden_size\":64,\"intermediate_size\":128,"
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,"
+    "\"vocab_size\":300,\"max_position_embeddings\":64}";
+
 static inline oc_model *case_model(const char *json) {
     oc_model *m = NULL;
     oc_error err = {0};
@@ -39,7 +52,7 @@ static inline oc_build_spec case_spec(const oc_model *m) {
                        .train = true,
                        .with_eval = true};
     uint64_t act = 2 * 8 * (uint64_t)m->hidden * 4; /* room for fp32 */
-    s.sizes = (oc_build_sizes){act, 7 * act, 3 * act, 65536, 2 * act + 640, 4096, 1e6, 1e3};
+    s.sizes = (oc_build_sizes){act, act, 7 * act, 3 * act, 65536, 2 * act + 640, 4096, 1e6, 1e3};
     s.place = (oc_placement){.compute = OC_TIER_DEVICE,
                              .slots = 2,
                              .slabs = 2,

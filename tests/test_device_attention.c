@@ -14,14 +14,23 @@ typedef struct shape {
     int32_t heads, kv_heads, head_dim;
     int64_t window;
     int documents; /* 0: one; else the average length */
+    float soft_cap;
+    bool alibi;
 } shape;
 
 static const shape SHAPES[] = {
-    {1, 1, 1, 1, 1, 0, 0},       {1, 7, 2, 1, 1, 0, 0},      {2, 37, 4, 2, 20, 0, 0},
-    {2, 37, 4, 2, 20, 9, 8},     {1, 47, 1, 1, 16, 0, 0},    {1, 48, 2, 2, 17, 0, 5},
-    {1, 49, 3, 1, 64, 0, 0},     {1, 95, 2, 2, 64, 0, 30},   {2, 96, 2, 1, 80, 40, 0},
-    {1, 97, 4, 2, 128, 0, 0},    {1, 193, 6, 2, 33, 0, 40},  {1, 250, 2, 2, 64, 1, 0},
-    {1, 289, 2, 1, 8, 100, 150}, {1, 300, 8, 1, 48, 0, 100}, {2, 131, 2, 2, 256, 0, 50},
+    {1, 1, 1, 1, 1, 0, 0, 0, false},         {1, 7, 2, 1, 1, 0, 0, 0, false},
+    {2, 37, 4, 2, 20, 0, 0, 0, false},       {2, 37, 4, 2, 20, 9, 8, 0, false},
+    {1, 47, 1, 1, 16, 0, 0, 0, false},       {1, 48, 2, 2, 17, 0, 5, 0, false},
+    {1, 49, 3, 1, 64, 0, 0, 0, false},       {1, 95, 2, 2, 64, 0, 30, 0, false},
+    {2, 96, 2, 1, 80, 40, 0, 0, false},      {1, 97, 4, 2, 128, 0, 0, 0, false},
+    {1, 193, 6, 2, 33, 0, 40, 0, false},     {1, 250, 2, 2, 64, 1, 0, 0, false},
+    {1, 289, 2, 1, 8, 100, 150, 0, false},   {1, 300, 8, 1, 48, 0, 100, 0, false},
+    {2, 131, 2, 2, 256, 0, 50, 0, false},    {1, 1, 1, 1, 1, 0, 0, 2, true},
+    {2, 37, 4, 2, 20, 0, 0, 1.5f, false},    {1, 49, 3, 1, 21, 0, 0, 0, true},
+    {2, 97, 4, 2, 33, 40, 0, 0, true},       {1, 250, 8, 2, 13, 0, 60, 0, true},
+    {1, 193, 6, 2, 16, 50, 70, 0.5f, false}, {1, 289, 4, 2, 40, 100, 150, 3, true},
+    {2, 131, 2, 1, 255, 0, 50, 1, true},
 };
 enum { SHAPE_COUNT = sizeof SHAPES / sizeof *SHAPES };
 
@@ -50,7 +59,7 @@ typedef struct problem {
     oc_attention a;
     unsigned char *array[ARRAYS];
     size_t bytes[ARRAYS];
-    float *lse;
+    float *lse, *slopes;
     int32_t *starts;
     oc_pool *pool;
 } problem;
@@ -99,6 +108,9 @@ static void problem_init(problem *p, const shape *s, oc_dtype t, int cores) {
     }
     p->lse = calloc((size_t)(rows * s->heads), sizeof *p->lse);
     p->starts = calloc((size_t)rows, sizeof *p->starts);
+    p->slopes = calloc((size_t)s->heads, sizeof *p->slopes);
+    for (int32_t h = 0; h < s->heads; h++)
+        p->slopes[h] = (float)pow(2.0, -8.0 * (h + 1) / s->heads);
     assert_int_equal(oc_pool_open(&p->pool, cores, NULL), OC_OK);
     size_t k = (size_t)(s->heads * d + GAP) * oc_dtype_bytes(t);
     size_t v = k + (size_t)(s->kv_heads * d + GAP) * oc_dtype_bytes(t);
@@ -109,6 +121,8 @@ static void problem_init(problem *p, const shape *s, oc_dtype t, int cores) {
                           .kv_heads = s->kv_heads,
                           .head_dim = s->head_dim,
                           .scale = 1.0f / sqrtf((float)d),
+                          .soft_cap = s->soft_cap,
+                          .slopes = s->alibi ? p->slopes : NULL,
                           .window = s->window,
                           .doc_start = p->starts,
                           .q = p->array[0],
@@ -131,6 +145,7 @@ static void problem_release(problem *p) {
     for (int i = 0; i < ARRAYS; i++)
         free(p->array[i]);
     free(p->lse);
+    free(p->slopes);
     free(p->starts);
     oc_pool_close(p->pool);
 }
@@ -171,20 +186,40 @@ static int64_t first_key(const oc_attention *a, int64_t b, int64_t t) {
     return a->window > 0 && t - a->window + 1 > first ? t - a->window + 1 : first;
 }
 
+/* What the scores of a row are, how large their terms, and their slopes by scale q.k. */
+typedef struct row_scores {
+    double *p, *size, *slope; /* [seq] */
+} row_scores;
+
+static void reference_score(const row_scores *s, const oc_attention *a, int64_t b, int64_t t,
+                            int64_t h, int64_t j) {
+    int64_t d = a->head_dim, kv = h / (a->heads / a->kv_heads), row = b * a->seq + t;
+    double sum = 0, size = 0;
+    for (int64_t i = 0; i < d; i++) {
+        double x = get(a->q, a->dtype, row * a->q_ld + h * d + i) *
+                   get(a->k, a->dtype, (b * a->seq + j) * a->k_ld + kv * d + i);
+        sum += (double)a->scale * x;
+        size += fabs((double)a->scale * x);
+    }
+    s->slope[j] = 1;
+    if (a->soft_cap > 0) { /* the cap only makes errors smaller, but for one more rounding */
+        double cap = (double)a->soft_cap, y = cap * tanh(sum / cap);
+        s->slope[j] = 1 - y * y / (cap * cap);
+        sum = y;
+    }
+    double far = a->slopes ? (double)a->slopes[h] * (double)(j - t) : 0;
+    s->p[j] = sum + far;
+    s->size[j] = size + fabs(far);
+}
+
 /* Row t of sequence b, head h. The backward starts from the stored output, as the kernels do. */
 static void reference_row(reference *r, const oc_attention *a, int64_t b, int64_t t, int64_t h,
-                          double *p, double *size) {
+                          const row_scores *s) {
     int64_t d = a->head_dim, kv = h / (a->heads / a->kv_heads), row = b * a->seq + t;
     int64_t first = first_key(a, b, t);
-    double max = -INFINITY, sum = 0, largest = 0;
+    double max = -INFINITY, sum = 0, largest = 0, *p = s->p, *size = s->size;
     for (int64_t j = first; j <= t; j++) {
-        p[j] = size[j] = 0;
-        for (int64_t i = 0; i < d; i++) {
-            double x = get(a->q, a->dtype, row * a->q_ld + h * d + i) *
-                       get(a->k, a->dtype, (b * a->seq + j) * a->k_ld + kv * d + i);
-            p[j] += (double)a->scale * x;
-            size[j] += fabs((double)a->scale * x);
-        }
+        reference_score(s, a, b, t, h, j);
         max = fmax(max, p[j]);
         largest = fmax(largest, size[j]);
     }
@@ -211,7 +246,7 @@ static void reference_row(reference *r, const oc_attention *a, int64_t b, int64_
             dp += v * dout;
             dp_size += fabs(v * dout);
         }
-        double ds = pj * (dp - delta) * (double)a->scale;
+        double ds = pj * (dp - delta) * s->slope[j] * (double)a->scale;
         double ds_size = pj * (dp_size + delta_size) * blur * (double)a->scale;
         for (int64_t i = 0; i < d; i++) {
             double k = get(a->k, a->dtype, other * a->k_ld + kv * d + i);
@@ -230,13 +265,14 @@ static void reference_init(reference *r, const oc_attention *a) {
     r->dv = calloc(rows * (size_t)a->kv_heads * d, sizeof *r->dv);
     r->lse = calloc(rows * (size_t)a->heads, sizeof *r->lse);
     r->lse_size = calloc(rows * (size_t)a->heads, sizeof *r->lse_size);
-    double *p = calloc((size_t)a->seq, sizeof *p), *size = calloc((size_t)a->seq, sizeof *size);
+    size_t seq = (size_t)a->seq;
+    double *scratch = calloc(3 * seq, sizeof *scratch);
+    row_scores s = {scratch, scratch + seq, scratch + 2 * seq};
     for (int64_t b = 0; b < a->batch; b++)
         for (int64_t h = 0; h < a->heads; h++)
             for (int64_t t = 0; t < a->seq; t++)
-                reference_row(r, a, b, t, h, p, size);
-    free(p);
-    free(size);
+                reference_row(r, a, b, t, h, &s);
+    free(scratch);
 }
 
 static void reference_release(reference *r) {
@@ -375,7 +411,7 @@ static void take_sequence(problem *y, const problem *x, const shape *s, int64_t 
 
 static void test_bits_do_not_depend_on_how_a_batch_is_split(void **state) {
     (void)state;
-    const shape s = {3, 131, 4, 2, 40, 0, 40};
+    const shape s = {3, 131, 4, 2, 40, 0, 40, 2, true};
     int count;
     const oc_attention_kernels *const *k = kernels(&count);
     for (int i = 0; i < count; i++) {
@@ -394,9 +430,8 @@ static void test_bits_do_not_depend_on_how_a_batch_is_split(void **state) {
 }
 
 /* Tokens [150, 210) are a document. Everything else changes, and the sequence gets shorter. */
-static void test_bits_of_a_document_do_not_depend_on_what_surrounds_it(void **state) {
-    (void)state;
-    const shape s = {1, 300, 2, 1, 24, 0, 0};
+static void check_surroundings(float soft_cap, bool alibi) {
+    const shape s = {1, 300, 2, 1, 24, 0, 0, soft_cap, alibi};
     enum { BEGIN = 150, END = 210 };
     int count;
     const oc_attention_kernels *const *k = kernels(&count);
@@ -428,6 +463,13 @@ static void test_bits_of_a_document_do_not_depend_on_what_surrounds_it(void **st
     }
 }
 
+static void test_bits_of_a_document_do_not_depend_on_what_surrounds_it(void **state) {
+    (void)state;
+    check_surroundings(0, false);
+    check_surroundings(0, true);
+    check_surroundings(1.5f, true);
+}
+
 /* sum of out * dout */
 static double loss(const problem *p) {
     double sum = 0;
@@ -438,9 +480,8 @@ static double loss(const problem *p) {
     return sum;
 }
 
-static void test_gradients_are_the_slopes_of_the_loss(void **state) {
-    (void)state;
-    const shape s = {2, 11, 4, 2, 5, 6, 5};
+static void check_gradients(float soft_cap, bool alibi) {
+    const shape s = {2, 11, 4, 2, 5, 6, 5, soft_cap, alibi};
     const float step = 0x1p-6f;
     int count;
     const oc_attention_kernels *const *k = kernels(&count);
@@ -473,6 +514,14 @@ static void test_gradients_are_the_slopes_of_the_loss(void **state) {
     }
 }
 
+static void test_gradients_are_the_slopes_of_the_loss(void **state) {
+    (void)state;
+    check_gradients(0, false);
+    check_gradients(0, true);
+    check_gradients(1.25f, false);
+    check_gradients(1.25f, true);
+}
+
 static double formula(int64_t i, int64_t seed) {
     return (double)(float)((double)((i * 7919 + seed * 104729) % 2001 - 1000) / 500.0);
 }
@@ -488,10 +537,16 @@ static void compare_pytorch(const oc_attention *a, const char *name, const void 
     }
 }
 
-static void check_pytorch(const oc_attention_kernels *k, bool documents, const double *out,
-                          const double *dq, const double *dk, const double *dv) {
+typedef struct expectation {
+    bool documents; /* with a window too */
+    float soft_cap;
+    bool alibi;
+    const double *out, *dq, *dk, *dv;
+} expectation;
+
+static void check_pytorch(const oc_attention_kernels *k, const expectation *e) {
     static const int32_t starts[] = {0, 5, 17, 30};
-    shape s = {2, 37, 4, 2, 20, documents ? 9 : 0, 0};
+    shape s = {2, 37, 4, 2, 20, e->documents ? 9 : 0, 0, e->soft_cap, e->alibi};
     problem p;
     problem_init(&p, &s, OC_F32, 1);
     oc_attention *a = &p.a;
@@ -506,34 +561,38 @@ static void check_pytorch(const oc_attention_kernels *k, bool documents, const d
             q[120 + 2 * GAP + i] = (float)formula(r * 40 + i, 3);
         for (int64_t i = 0; i < 80; i++)
             put(p.array[2], OC_F32, r * a->out_ld + i, formula(r * 80 + i, 4));
-        for (int j = 0; documents && j < 4; j++)
+        for (int j = 0; e->documents && j < 4; j++)
             if (r % s.seq >= starts[j]) p.starts[r] = starts[j];
     }
     run(&p, k, OC_ATTENTION_AUTO);
-    compare_pytorch(a, "out", a->out, a->out_ld, 4, out);
-    compare_pytorch(a, "dq", a->dq, a->q_ld, 4, dq);
-    compare_pytorch(a, "dk", a->dk, a->k_ld, 2, dk);
-    compare_pytorch(a, "dv", a->dv, a->v_ld, 2, dv);
+    compare_pytorch(a, "out", a->out, a->out_ld, 4, e->out);
+    compare_pytorch(a, "dq", a->dq, a->q_ld, 4, e->dq);
+    compare_pytorch(a, "dk", a->dk, a->k_ld, 2, e->dk);
+    compare_pytorch(a, "dv", a->dv, a->v_ld, 2, e->dv);
     problem_release(&p);
 }
 
+#define EXPECTED(name)                                                                             \
+    expected_##name##_out, expected_##name##_dq, expected_##name##_dk, expected_##name##_dv
+
 static void test_values_are_those_of_pytorch(void **state) {
     (void)state;
+    static const expectation expected[] = {
+        {false, 0, false, EXPECTED(causal)},   {true, 0, false, EXPECTED(documents)},
+        {true, 2.5f, false, EXPECTED(capped)}, {false, 0, true, EXPECTED(alibi)},
+        {true, 2.5f, true, EXPECTED(both)},
+    };
     int count;
     const oc_attention_kernels *const *k = kernels(&count);
-    for (int i = 0; i < count; i++) {
-        check_pytorch(k[i], false, expected_causal_out, expected_causal_dq, expected_causal_dk,
-                      expected_causal_dv);
-        check_pytorch(k[i], true, expected_documents_out, expected_documents_dq,
-                      expected_documents_dk, expected_documents_dv);
-    }
+    for (int i = 0; i < count; i++)
+        for (size_t j = 0; j < sizeof expected / sizeof *expected; j++)
+            check_pytorch(k[i], &expected[j]);
 }
 
 /* Scores in the hundreds: exp would overflow without the running maximum, and most probabilities
  * vanish. */
-static void test_large_scores_stay_finite(void **state) {
-    (void)state;
-    const shape s = {1, 200, 2, 2, 64, 0, 0};
+static void check_large_scores(float soft_cap, bool alibi) {
+    const shape s = {1, 200, 2, 2, 64, 0, 0, soft_cap, alibi};
     int count;
     const oc_attention_kernels *const *k = kernels(&count);
     for (int i = 0; i < count; i++) {
@@ -547,6 +606,13 @@ static void test_large_scores_stay_finite(void **state) {
         reference_release(&r);
         problem_release(&p);
     }
+}
+
+static void test_large_scores_stay_finite(void **state) {
+    (void)state;
+    check_large_scores(0, false);
+    check_large_scores(0, true);
+    check_large_scores(50, false);
 }
 
 static void test_work_grows_with_tokens_not_with_their_square(void **state) {

@@ -56,6 +56,8 @@ static void *values(case_run *r, int64_t n) { return case_input(r, OC_F32, n, 1)
 
 enum { ROWS = 3, COLS = 7, N = ROWS * COLS };
 
+enum { GROUPS = 2, BEFORE = 2, LD = BEFORE + GROUPS * COLS + 3 };
+
 static double norm_loss(void *ctx) {
     oc_norm *n = ctx;
     device->ops->norm_forward(device, n);
@@ -90,10 +92,59 @@ static void check_norm(bool rms, bool plus_one, bool add) {
     case_free(&r);
 }
 
+/* Only y of the vectors counts, and dy outside them stays what it was: dx is written over it. */
+static double heads_loss(void *ctx) {
+    oc_norm *n = ctx;
+    double sum = 0;
+    device->ops->norm_forward(device, n);
+    for (int row = 0; row < ROWS; row++)
+        sum +=
+            weighted_sum((float *)n->y + row * LD, (const float *)n->dy + row * LD, GROUPS * COLS);
+    return sum;
+}
+
+static void check_norm_of_heads(bool rms, bool plus_one) {
+    case_run r = {.seed = 4};
+    float *x = values(&r, ROWS * LD), *w = values(&r, COLS), *b = values(&r, COLS);
+    float *dw = values(&r, COLS), *db = values(&r, COLS), *dy = values(&r, ROWS * LD);
+    float *dx = values(&r, ROWS * LD), *y = values(&r, ROWS * LD), y_before[ROWS * LD];
+    oc_norm n = {.dtype = OC_F32, .rows = ROWS, .cols = COLS, .groups = GROUPS, .ld = LD};
+    n.rms = rms;
+    n.plus_one = plus_one;
+    n.eps = 1e-3f;
+    n.x = x + BEFORE;
+    n.w = w;
+    n.b = rms ? NULL : b;
+    n.y = y + BEFORE;
+    n.mean = rms ? NULL : values(&r, ROWS * GROUPS);
+    n.rstd = values(&r, ROWS * GROUPS);
+    n.dw = dw;
+    n.db = rms ? NULL : db;
+    n.dx = dx + BEFORE;
+    n.dy = dx + BEFORE;
+    memcpy(dx, dy, ROWS * LD * sizeof *dx);
+    memcpy(y_before, y, sizeof y_before);
+    device->ops->norm_forward(device, &n);
+    device->ops->norm_backward(device, &n);
+    n.dy = dy + BEFORE;
+    for (int i = 0; i < ROWS * LD; i++) {
+        bool inside = i % LD >= BEFORE && i % LD < BEFORE + GROUPS * COLS;
+        if (inside) continue;
+        assert_true(dx[i] == dy[i] && y[i] == y_before[i]);
+        dx[i] = 0; /* what no head holds has no gradient */
+    }
+    check_gradient("norm of heads dx", x, ROWS * LD, dx, heads_loss, &n);
+    check_gradient("norm of heads dw", w, COLS, dw, heads_loss, &n);
+    if (!rms) check_gradient("norm of heads db", b, COLS, db, heads_loss, &n);
+    case_free(&r);
+}
+
 static void norm_gradients(void **state) {
     (void)state;
     for (int bits = 0; bits < 8; bits++)
         check_norm(bits & 1, bits & 2, bits & 4);
+    for (int bits = 0; bits < 4; bits++)
+        check_norm_of_heads(bits & 1, bits & 2);
 }
 
 /* ---- activations ---- */
@@ -135,6 +186,7 @@ enum { CLASSES = 9, TILE = 4 };
 
 typedef struct ce_case {
     const float *logits; /* tile after tile */
+    float cap, capped[ROWS * CLASSES];
     const int32_t *labels;
     float max[ROWS], sum[ROWS], target[ROWS], lse[ROWS];
 } ce_case;
@@ -144,9 +196,11 @@ static int tile_width(int v0) { return CLASSES - v0 < TILE ? CLASSES - v0 : TILE
 static double ce_loss(void *ctx) {
     ce_case *c = ctx;
     const oc_device_ops *ops = device->ops;
+    memcpy(c->capped, c->logits, sizeof c->capped);
+    if (c->cap > 0) ops->soft_cap(device, ROWS * CLASSES, c->cap, c->capped);
     ops->ce_init(device, ROWS, c->max, c->sum, c->target);
     for (int v = 0; v < CLASSES; v += TILE) {
-        ops->ce_update(device, ROWS, tile_width(v), v, c->logits + v * ROWS, c->labels, c->max,
+        ops->ce_update(device, ROWS, tile_width(v), v, c->capped + v * ROWS, c->labels, c->max,
                        c->sum, c->target);
     }
     double loss;
@@ -154,20 +208,25 @@ static double ce_loss(void *ctx) {
     return loss;
 }
 
-static void cross_entropy_gradients(void **state) {
-    (void)state;
+static void check_cross_entropy(float cap) {
     case_run r = {.seed = 7};
     float *logits = case_input(&r, OC_F32, ROWS * CLASSES, 4);
     float *grad = values(&r, ROWS * CLASSES);
     const int32_t labels[ROWS] = {8, -100, 2};
-    ce_case c = {.logits = logits, .labels = labels};
+    ce_case c = {.logits = logits, .labels = labels, .cap = cap};
     ce_loss(&c);
     for (int v = 0; v < CLASSES; v += TILE) {
-        device->ops->ce_grad(device, ROWS, tile_width(v), v, logits + v * ROWS, labels, c.lse, 1,
-                             OC_F32, grad + v * ROWS);
+        device->ops->ce_grad(device, ROWS, tile_width(v), v, c.capped + v * ROWS, labels, c.lse, 1,
+                             cap, OC_F32, grad + v * ROWS);
     }
     check_gradient("cross-entropy", logits, ROWS * CLASSES, grad, ce_loss, &c);
     case_free(&r);
+}
+
+static void cross_entropy_gradients(void **state) {
+    (void)state;
+    check_cross_entropy(0);
+    check_cross_entropy(2.5f);
 }
 
 /* ---- attention ---- */
@@ -180,7 +239,8 @@ static double attention_loss(void *ctx) {
     return weighted_sum(a->out, a->dout, TOKENS * HEADS * DIM);
 }
 
-static void check_attention(int64_t window, const int32_t *doc_start) {
+static void check_attention(int64_t window, const int32_t *doc_start, float soft_cap,
+                            const float *slopes) {
     case_run r = {.seed = 11};
     int64_t wide = TOKENS * HEADS * DIM, narrow = TOKENS * KV_HEADS * DIM;
     float *q = values(&r, wide), *k = values(&r, narrow), *v = values(&r, narrow);
@@ -190,6 +250,8 @@ static void check_attention(int64_t window, const int32_t *doc_start) {
     a.scale = 0.6f;
     a.window = window;
     a.doc_start = doc_start;
+    a.soft_cap = soft_cap;
+    a.slopes = slopes;
     a.q = q;
     a.k = k;
     a.v = v;
@@ -212,10 +274,15 @@ static void check_attention(int64_t window, const int32_t *doc_start) {
 static void attention_gradients(void **state) {
     (void)state;
     const int32_t whole[TOKENS] = {0}, packed[TOKENS] = {0, 0, 2, 2, 2, 5, 0, 1, 1, 1, 1, 1};
-    check_attention(0, whole);
-    check_attention(2, whole);
-    check_attention(0, packed);
-    check_attention(3, packed);
+    const float slopes[HEADS] = {0.5f, 0.25f, 1.5f, 0};
+    for (int bits = 0; bits < 4; bits++) {
+        float cap = bits & 1 ? 0.4f : 0;
+        const float *alibi = bits & 2 ? slopes : NULL;
+        check_attention(0, whole, cap, alibi);
+        check_attention(2, whole, cap, alibi);
+        check_attention(0, packed, cap, alibi);
+        check_attention(3, packed, cap, alibi);
+    }
 }
 
 /* A token sees the documents and the window it should: with v one-hot per token, out is the weight

@@ -127,6 +127,53 @@ static void update_in_parts_changes_no_bit(void **state) {
     oc_device_close(d);
 }
 
+/* From the smallest numbers, where the cap is the identity, to where it is flat, and not finite
+ * ones. */
+static void soft_cap_is_right_to_one_part_in_a_million(void **state) {
+    fixture *f = *state;
+    enum { COUNT = 2001 };
+    static float x[COUNT], y[COUNT + 3];
+    const float cap = 30.0f;
+    for (int i = 0; i < COUNT; i++) {
+        float magnitude = (float)pow(10, -30 + 33.0 * (i / 2) / (COUNT / 2));
+        x[i] = i % 2 ? magnitude : -magnitude;
+    }
+    for (int isa = OC_ISA_PLAIN; isa <= OC_ISA_AVX512; isa++) {
+        oc_device *d;
+        if (oc_device_open_cpu(&d, f->pool[1], (oc_isa)isa, NULL) != OC_OK) continue;
+        memcpy(y, x, sizeof x);
+        y[COUNT] = -INFINITY;
+        y[COUNT + 1] = INFINITY;
+        y[COUNT + 2] = NAN;
+        d->ops->soft_cap(d, COUNT + 3, cap, y);
+        for (int i = 0; i < COUNT; i++) {
+            double want = (double)cap * tanh((double)x[i] / (double)cap);
+            if (fabs((double)y[i] - want) > 1e-6 * fabs(want))
+                fail_msg("isa %d: cap of %g is %.9g, want %.9g", isa, (double)x[i], (double)y[i],
+                         want);
+        }
+        assert_true(y[COUNT] == -cap && y[COUNT + 1] == cap && isnan(y[COUNT + 2]));
+        oc_device_close(d);
+    }
+}
+
+/* As PyTorch: no slope at zero, and a NaN is not swept under it. */
+static void relu_at_zero_is_flat_and_nan_stays(void **state) {
+    fixture *f = *state;
+    const float x[4] = {0.0f, -0.0f, NAN, 2}, dy[4] = {1, 1, 1, 1};
+    for (int isa = OC_ISA_PLAIN - 1; isa <= OC_ISA_AVX512; isa++) {
+        oc_device *d = f->reference;
+        if (isa >= OC_ISA_PLAIN && oc_device_open_cpu(&d, f->pool[0], (oc_isa)isa, NULL) != OC_OK)
+            continue;
+        float y[4], dx[4];
+        d->ops->act_forward(d, OC_ACT_RELU, false, OC_F32, 1, 4, x, y);
+        d->ops->act_backward(d, OC_ACT_RELU, false, OC_F32, 1, 4, x, dy, dx);
+        assert_true(y[0] == 0 && y[1] == 0 && isnan(y[2]) && y[3] == 2);
+        assert_true(dx[0] == 0 && dx[1] == 0 && dx[2] == 1 && dx[3] == 1);
+        if (d != f->reference) oc_device_close(d);
+    }
+}
+
 static void gemm_of_wrong_shapes_is_a_sticky_failure(void **state) {
     fixture *f = *state;
     oc_device *d;
@@ -157,6 +204,8 @@ int main(void) {
         cmocka_unit_test(avx2_matches_reference),
         cmocka_unit_test(avx512_matches_reference),
         cmocka_unit_test(update_in_parts_changes_no_bit),
+        cmocka_unit_test(soft_cap_is_right_to_one_part_in_a_million),
+        cmocka_unit_test(relu_at_zero_is_flat_and_nan_stays),
         cmocka_unit_test(gemm_of_wrong_shapes_is_a_sticky_failure),
         cmocka_unit_test(best_isa_opens_and_names_its_kernels),
     };

@@ -13,8 +13,8 @@ typedef struct shape {
     int32_t head_dim, rot_dim;
 } shape;
 
-static const shape SHAPES[] = {{2, 2},   {8, 8},     {20, 20},  {64, 64},
-                               {80, 32}, {128, 128}, {300, 296}};
+static const shape SHAPES[] = {{2, 2},   {8, 8},   {20, 20}, {64, 64}, {80, 32},   {24, 6},
+                               {20, 10}, {21, 10}, {5, 2},   {96, 24}, {128, 128}, {300, 296}};
 enum { SHAPE_COUNT = sizeof SHAPES / sizeof *SHAPES };
 
 static const oc_rope_kernels *const *kernels(int *count) {

@@ -153,32 +153,82 @@ static void check_norm(oc_device *d, const json_t *o, bool rms) {
     check("norm db", db, &want, 1e-6, 2e-6);
 }
 
+/* What lies in the views of a buffer of rows, one after the other. */
+static void view(const float *rows, const oc_norm *n, float *out) {
+    int64_t width = n->groups * n->cols;
+    for (int64_t i = 0; i < n->rows; i++)
+        memcpy(out + i * width, rows + i * n->ld, (size_t)width * sizeof *out);
+}
+
+static void check_norm_of_heads(oc_device *d, const json_t *o, bool rms) {
+    numbers x = get(o, "x"), w = get(o, "w"), dy = get(o, "dy"), b = {0}, want;
+    if (!rms) b = get(o, "b");
+    int64_t before = (int64_t)get_number(o, "before");
+    float y[MOST], mean[MOST], rstd[MOST], dw[MOST], db[MOST], seen[MOST];
+    oc_norm n = {.dtype = OC_F32, .rms = rms, .w = w.x, .rstd = rstd, .dw = dw};
+    n.x = x.x + before;
+    n.y = y + before;
+    n.rows = (int64_t)get_number(o, "rows");
+    n.groups = (int64_t)get_number(o, "groups");
+    n.cols = (int64_t)get_number(o, "cols");
+    n.ld = (int64_t)get_number(o, "ld");
+    n.eps = (float)get_number(o, "eps");
+    n.b = rms ? NULL : b.x;
+    n.mean = rms ? NULL : mean;
+    n.dy = n.dx = dy.x + before;
+    n.db = rms ? NULL : db;
+    d->ops->norm_forward(d, &n);
+    d->ops->norm_backward(d, &n);
+    want = get(o, "y");
+    view(n.y, &n, seen);
+    check("norm of heads y", seen, &want, 1e-6, 1e-6);
+    want = get(o, "dx");
+    view(n.dx, &n, seen);
+    check("norm of heads dx", seen, &want, 1e-6, 4e-6);
+    want = get(o, "dw");
+    check("norm of heads dw", dw, &want, 1e-6, 4e-6);
+    if (rms) return;
+    want = get(o, "db");
+    check("norm of heads db", db, &want, 1e-6, 4e-6);
+}
+
 static void norms_match(void **state) {
     (void)state;
     for (int d = 0; d < 2; d++) {
         check_norm(devices[d], json_object_get(expected, "rms_norm"), true);
         check_norm(devices[d], json_object_get(expected, "layer_norm"), false);
+        check_norm_of_heads(devices[d], json_object_get(expected, "rms_norm_heads"), true);
+        check_norm_of_heads(devices[d], json_object_get(expected, "layer_norm_heads"), false);
     }
 }
 
-static void cross_entropy_matches(void **state) {
-    (void)state;
-    const json_t *o = json_object_get(expected, "cross_entropy");
+static void check_cross_entropy(oc_device *d, const json_t *o, float cap) {
     numbers logits = get(o, "logits"), labels = get(o, "labels"), want = get(o, "dlogits");
     int64_t rows = (int64_t)get_number(o, "rows"), classes = (int64_t)get_number(o, "classes");
     int32_t label[MOST];
     for (int64_t i = 0; i < rows; i++)
         label[i] = (int32_t)labels.exact[i];
+    float max[MOST], sum[MOST], target[MOST], lse[MOST], grad[MOST];
+    double loss;
+    if (cap > 0) {
+        numbers capped = get(o, "capped");
+        d->ops->soft_cap(d, rows * classes, cap, logits.x);
+        check("capped", logits.x, &capped, 1e-6, 0);
+    }
+    d->ops->ce_init(d, rows, max, sum, target);
+    d->ops->ce_update(d, rows, classes, 0, logits.x, label, max, sum, target);
+    d->ops->ce_loss(d, rows, label, max, sum, target, lse, &loss);
+    d->ops->ce_grad(d, rows, classes, 0, logits.x, label, lse, 1, cap, OC_F32, grad);
+    assert_true(fabs(loss - get_number(o, "loss_sum")) < 1e-5);
+    check("dlogits", grad, &want, 2e-6, 2e-6);
+}
+
+static void cross_entropy_matches(void **state) {
+    (void)state;
+    const json_t *capped = json_object_get(expected, "cross_entropy_capped");
     for (int i = 0; i < 2; i++) {
-        oc_device *d = devices[i];
-        float max[MOST], sum[MOST], target[MOST], lse[MOST], grad[MOST];
-        double loss;
-        d->ops->ce_init(d, rows, max, sum, target);
-        d->ops->ce_update(d, rows, classes, 0, logits.x, label, max, sum, target);
-        d->ops->ce_loss(d, rows, label, max, sum, target, lse, &loss);
-        d->ops->ce_grad(d, rows, classes, 0, logits.x, label, lse, 1, OC_F32, grad);
-        assert_true(fabs(loss - get_number(o, "loss_sum")) < 1e-5);
-        check("dlogits", grad, &want, 2e-6, 2e-6);
+        check_cross_entropy(devices[i], json_object_get(expected, "cross_entropy"), 0);
+        check_cross_entropy(devices[i], capped, (float)get_number(capped, "cap"));
     }
 }
 
@@ -186,6 +236,7 @@ static void check_attention(oc_device *d, const json_t *o) {
     numbers q = get(o, "q"), k = get(o, "k"), v = get(o, "v"), dout = get(o, "dout"), want;
     float out[MOST], lse[MOST], dq[MOST], dk[MOST], dv[MOST];
     int32_t doc_start[MOST] = {0};
+    numbers slopes = {0};
     oc_attention a = {.dtype = OC_F32, .q = q.x, .k = k.x, .v = v.x, .out = out, .lse = lse};
     a.batch = (int64_t)get_number(o, "batch");
     a.seq = (int64_t)get_number(o, "seq");
@@ -193,6 +244,15 @@ static void check_attention(oc_device *d, const json_t *o) {
     a.kv_heads = (int32_t)get_number(o, "kv_heads");
     a.head_dim = (int32_t)get_number(o, "head_dim");
     a.scale = (float)(1 / sqrt((double)a.head_dim));
+    if (json_object_get(o, "cap")) { /* a shaped one */
+        a.scale = (float)get_number(o, "scale");
+        a.soft_cap = (float)get_number(o, "cap");
+        a.window = (int64_t)get_number(o, "window");
+        if (json_is_array(json_object_get(o, "slopes"))) {
+            slopes = get(o, "slopes");
+            a.slopes = slopes.x;
+        }
+    }
     a.doc_start = doc_start;
     a.q_ld = a.out_ld = (int64_t)a.heads * a.head_dim;
     a.k_ld = a.v_ld = (int64_t)a.kv_heads * a.head_dim;
@@ -218,8 +278,13 @@ static void check_attention(oc_device *d, const json_t *o) {
 
 static void attention_matches(void **state) {
     (void)state;
-    for (int d = 0; d < 2; d++)
+    const json_t *shaped = json_object_get(expected, "attention_shaped");
+    assert_int_equal(json_array_size(shaped), 3);
+    for (int d = 0; d < 2; d++) {
         check_attention(devices[d], json_object_get(expected, "attention"));
+        for (size_t i = 0; i < json_array_size(shaped); i++)
+            check_attention(devices[d], json_array_get(shaped, i));
+    }
 }
 
 int main(void) {

@@ -46,6 +46,37 @@ static void test_parameters_are_the_published_counts(void **state) {
          " \"intermediate_size\": 8192, \"num_hidden_layers\": 16, \"num_key_value_heads\": 8,"
          " \"head_dim\": 64, \"tie_word_embeddings\": true}",
          1235814400},
+        {"Mistral-7B", "{\"model_type\": \"mistral\"}", 7241732096},
+        {"Qwen2.5-0.5B",
+         "{\"model_type\": \"qwen2\", \"hidden_size\": 896, \"intermediate_size\": 4864,"
+         " \"num_hidden_layers\": 24, \"num_attention_heads\": 14, \"num_key_value_heads\": 2,"
+         " \"tie_word_embeddings\": true}",
+         494032768},
+        {"Qwen3-0.6B",
+         "{\"model_type\": \"qwen3\", \"hidden_size\": 1024, \"intermediate_size\": 3072,"
+         " \"num_hidden_layers\": 28, \"num_attention_heads\": 16, \"num_key_value_heads\": 8,"
+         " \"tie_word_embeddings\": true}",
+         596049920},
+        {"Phi-3-mini", "{\"model_type\": \"phi3\"}", 3821079552},
+        {"opt-125m", "{\"model_type\": \"opt\"}", 125239296},
+        {"opt-350m",
+         "{\"model_type\": \"opt\", \"hidden_size\": 1024, \"num_hidden_layers\": 24,"
+         " \"num_attention_heads\": 16, \"ffn_dim\": 4096, \"word_embed_proj_dim\": 512,"
+         " \"do_layer_norm_before\": false}",
+         331196416},
+        {"pythia-160m",
+         "{\"model_type\": \"gpt_neox\", \"vocab_size\": 50304, \"hidden_size\": 768,"
+         " \"num_hidden_layers\": 12, \"num_attention_heads\": 12, \"intermediate_size\": 3072}",
+         162322944},
+        {"bloom-560m",
+         "{\"model_type\": \"bloom\", \"n_embed\": 1024, \"n_layer\": 24,"
+         " \"num_attention_heads\": 16}",
+         559214592},
+        {"gemma-2-2b", "{\"model_type\": \"gemma2\"}", 2614341888},
+        {"gemma-3-1b",
+         "{\"model_type\": \"gemma3_text\", \"vocab_size\": 262144, \"hidden_size\": 1152,"
+         " \"intermediate_size\": 6912, \"num_attention_heads\": 4, \"num_key_value_heads\": 1}",
+         999885952},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         oc_model *m = parse(cases[i].json);
@@ -59,7 +90,18 @@ static void test_parameters_are_the_published_counts(void **state) {
 /* ---- layout ------------------------------------------------------------------------------- */
 
 static bool is_decayed(oc_weight w) {
-    return w == OC_W_QKV || w == OC_W_OUT || w == OC_W_UP || w == OC_W_DOWN || w == OC_W_TABLE;
+    return w == OC_W_QKV || w == OC_W_OUT || w == OC_W_UP || w == OC_W_DOWN || w == OC_W_TABLE ||
+           w == OC_W_PROJECT_IN || w == OC_W_PROJECT_OUT;
+}
+
+/* Places of weights that norms do not have stand before a tensor, or at the end. */
+static uint64_t bare_end(const oc_model *m, const oc_block *k, uint64_t end) {
+    static const oc_weight norms[] = {OC_W_NORM1, OC_W_NORM2, OC_W_FINAL_NORM};
+    for (size_t i = 0; m->decoder.norm_bare && i < sizeof norms / sizeof norms[0]; i++)
+        if (k->offset[norms[i]] >= 0 && (uint64_t)k->offset[norms[i]] >= end &&
+            (uint64_t)k->offset[norms[i]] < end + 64)
+            return (uint64_t)(k->offset[norms[i]] + m->hidden);
+    return end;
 }
 
 static void check_block(const oc_model *m, const oc_block *k) {
@@ -72,6 +114,7 @@ static void check_block(const oc_model *m, const oc_block *k) {
         if ((int)t->weight == last) {
             assert_int_equal(t->offset, end); /* one group: no gap */
         } else {
+            end = bare_end(m, k, end);
             assert_int_equal(t->offset % 64, 0);
             assert_true(t->offset >= end && t->offset < end + 64);
             assert_int_equal(k->offset[t->weight], t->offset);
@@ -81,12 +124,15 @@ static void check_block(const oc_model *m, const oc_block *k) {
         assert_int_equal(t->decay, is_decayed(t->weight));
         end = t->offset + t->elements;
     }
-    assert_true(end <= k->elements && k->elements < end + 64);
+    end = bare_end(m, k, end);
+    /* one that holds nothing is there all the same */
+    if (end == 0) assert_int_equal(k->elements, 64);
+    if (end > 0) assert_true(end <= k->elements && k->elements < end + 64);
 }
 
 static void check_chunks(const oc_model *m, int32_t first, int32_t n, oc_block_kind kind) {
     uint64_t layer = m->blocks[m->first_layer].elements;
-    uint64_t tiles = layer / ((uint64_t)m->hidden * OC_HEAD_TILE);
+    uint64_t tiles = layer / ((uint64_t)m->embed_dim * OC_HEAD_TILE);
     int64_t each = OC_HEAD_TILE * (int64_t)(tiles ? tiles : 1), row = 0;
     for (int32_t i = 0; i < n; i++) {
         const oc_block *k = &m->blocks[first + i];
@@ -108,9 +154,13 @@ static void check_model(const oc_model *m) {
     if (m->decoder.position == OC_POS_LEARNED) {
         assert_int_equal(m->position_block, at);
         assert_int_equal(m->blocks[at].kind, OC_BLOCK_POSITION);
-        assert_int_equal(m->blocks[at++].rows, m->max_positions);
+        assert_int_equal(m->blocks[at++].rows, m->max_positions + m->position_offset);
     } else {
         assert_int_equal(m->position_block, -1);
+    }
+    if (m->front_block >= 0) {
+        assert_int_equal(m->front_block, at);
+        assert_int_equal(m->blocks[at++].kind, OC_BLOCK_FRONT);
     }
     assert_int_equal(m->first_layer, at);
     for (int32_t i = 0; i < m->n_layers; i++) {
@@ -141,6 +191,18 @@ static void test_layout_follows_its_rules(void **state) {
         " \"mlp_bias\": true, \"tie_word_embeddings\": true}",
         "{\"model_type\": \"llama\", \"vocab_size\": 1, \"hidden_size\": 2,"
         " \"intermediate_size\": 1, \"num_attention_heads\": 1, \"num_hidden_layers\": 1}",
+        "{\"model_type\": \"qwen2\", \"hidden_size\": 60, \"num_attention_heads\": 6,"
+        " \"num_key_value_heads\": 2}",
+        "{\"model_type\": \"qwen3\", \"num_hidden_layers\": 3, \"attention_bias\": true}",
+        "{\"model_type\": \"phi3\"}",
+        "{\"model_type\": \"gpt_neox\", \"attention_bias\": false}",
+        "{\"model_type\": \"bloom\"}",
+        "{\"model_type\": \"gemma2\"}",
+        "{\"model_type\": \"gemma3_text\"}",
+        "{\"model_type\": \"opt\"}",
+        "{\"model_type\": \"opt\", \"word_embed_proj_dim\": 100, \"enable_bias\": false}",
+        "{\"model_type\": \"opt\", \"do_layer_norm_before\": false}",
+        "{\"model_type\": \"opt\", \"layer_norm_elementwise_affine\": false, \"hidden_size\": 36}",
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         oc_model *m = parse(cases[i]);
@@ -183,6 +245,50 @@ static void test_names_and_shapes_are_those_of_the_files(void **state) {
     assert_float_equal(find(m, "transformer.h.3.mlp.c_fc.weight")->init_std, 0.02, 1e-8);
     assert_int_equal(find(m, "transformer.h.0.ln_1.weight")->init, OC_INIT_ONE);
     assert_int_equal(find(m, "transformer.h.0.ln_1.bias")->init, OC_INIT_ZERO);
+    oc_model_close(m);
+}
+
+/* Rows of the file that the n-th part of a fused tensor has, as its spec says. */
+static void check_part(const oc_model *m, const char *name, int n, int64_t group, int64_t stride,
+                       int64_t row0) {
+    for (int32_t i = 0; i < m->n_tensors; i++) {
+        const oc_tensor_spec *t = &m->tensors[i];
+        if (strcmp(t->name, name) != 0 || n-- > 0) continue;
+        assert_int_equal(t->file_group, group);
+        assert_int_equal(t->file_stride, stride);
+        assert_int_equal(t->file_row0, row0);
+        assert_int_equal(t->file_dims[0], 3 * t->rows);
+        return;
+    }
+    fail_msg("no such part of '%s'", name);
+}
+
+static void test_fused_tensors_fall_into_parts(void **state) {
+    (void)state;
+    oc_model *m = parse("{\"model_type\": \"gpt_neox\"}");
+    const char *name = "gpt_neox.layers.43.attention.query_key_value.weight";
+    for (int part = 0; part < 3; part++) {
+        check_part(m, name, part, 96, 288, 96 * part);
+        check_part(m, "gpt_neox.layers.0.attention.query_key_value.bias", part, 96, 288, 96 * part);
+    }
+    assert_string_equal(m->head_name, "embed_out.weight");
+    assert_int_equal(m->decoder.rot_dim, 24);
+    oc_model_close(m);
+    m = parse("{\"model_type\": \"phi3\", \"num_key_value_heads\": 8}");
+    const oc_tensor_spec *t = find(m, "model.layers.5.self_attn.qkv_proj.weight");
+    assert_int_equal(t->file_dims[0], (32 + 16) * 96);
+    assert_int_equal(t->file_group, 0);
+    assert_int_equal(find(m, "model.layers.5.mlp.gate_up_proj.weight")->rows, 2 * 8192);
+    oc_model_close(m);
+    m = parse("{\"model_type\": \"opt\", \"word_embed_proj_dim\": 512}");
+    assert_int_equal(find(m, "model.decoder.project_in.weight")->rows, 768);
+    assert_int_equal(find(m, "model.decoder.project_out.weight")->rows, 512);
+    assert_int_equal(find(m, "model.decoder.embed_positions.weight")->rows, 2050);
+    assert_int_equal(find(m, "model.decoder.embed_tokens.weight")->cols, 512);
+    oc_model_close(m);
+    m = parse("{\"model_type\": \"gemma2\"}");
+    assert_int_equal(find(m, "model.layers.0.post_feedforward_layernorm.weight")->init,
+                     OC_INIT_ZERO);
     oc_model_close(m);
 }
 
@@ -230,36 +336,253 @@ static void test_fields_reach_the_spec(void **state) {
     oc_model_close(m);
 }
 
+/* 'w' for layers with a window, '.' for others. */
+static void check_windows(const char *json, const char *layers, int64_t window) {
+    oc_model *m = parse(json);
+    assert_int_equal(m->n_layers, strlen(layers));
+    int32_t counts[OC_VARIANTS] = {0};
+    for (int32_t i = 0; i < m->n_layers; i++) {
+        int32_t variant = m->blocks[m->first_layer + i].variant;
+        assert_true(variant < m->decoder.n_variants);
+        int64_t have = m->decoder.variants[variant].window;
+        counts[variant]++;
+        if (have != (layers[i] == 'w' ? window : 0))
+            fail_msg("%s: layer %d has a window of %lld", json, i, (long long)have);
+    }
+    for (int32_t i = 0; i < m->decoder.n_variants; i++)
+        assert_int_equal(counts[i], m->decoder.variants[i].layers);
+    oc_model_close(m);
+}
+
+static void test_windows_stand_where_the_reference_has_them(void **state) {
+    (void)state;
+    check_windows("{\"model_type\": \"mistral\", \"num_hidden_layers\": 2}", "ww", 4096);
+    check_windows("{\"model_type\": \"mistral\", \"num_hidden_layers\": 2,"
+                  " \"sliding_window\": null}",
+                  "..", 0);
+    check_windows("{\"model_type\": \"phi3\", \"num_hidden_layers\": 2}", "..", 0);
+    check_windows("{\"model_type\": \"phi3\", \"num_hidden_layers\": 2, \"sliding_window\": 7}",
+                  "ww", 7);
+    check_windows("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 3}", "...", 0);
+    check_windows("{\"model_type\": \"qwen3\", \"num_hidden_layers\": 30,"
+                  " \"use_sliding_window\": true, \"sliding_window\": 9}",
+                  "............................ww", 9);
+    check_windows("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 3,"
+                  " \"use_sliding_window\": true, \"max_window_layers\": 0}",
+                  "www", 4096);
+    check_windows("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 3,"
+                  " \"use_sliding_window\": true, \"max_window_layers\": 0, \"layer_types\":"
+                  " [\"full_attention\", \"sliding_attention\", \"full_attention\"]}",
+                  ".w.", 4096);
+    check_windows("{\"model_type\": \"gemma2\", \"num_hidden_layers\": 5}", "w.w.w", 4096);
+    check_windows("{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 8}", "wwwww.ww", 4096);
+    check_windows("{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 5,"
+                  " \"sliding_window_pattern\": 3, \"sliding_window\": 512}",
+                  "ww.ww", 512);
+}
+
+static void test_fields_of_the_families_reach_the_spec(void **state) {
+    (void)state;
+    oc_model *m = parse("{\"model_type\": \"gemma2\", \"query_pre_attn_scalar\": 144}");
+    const oc_decoder_spec *d = &m->decoder;
+    assert_true(d->placement == OC_PLACE_SANDWICH && d->norm_plus_one && !d->qk_norm && d->gated);
+    assert_float_equal(d->attention_scale, 1.0 / 12, 1e-9);
+    assert_float_equal(d->attention_cap, 50, 0);
+    assert_float_equal(d->logit_cap, 30, 0);
+    assert_float_equal(m->embedding_scale, 48, 0);
+    assert_true(m->tied && m->bos_id == 2 && m->eos_ids[0] == 1 && m->pad_id == 0);
+    oc_model_close(m);
+    m = parse("{\"model_type\": \"gemma3_text\"}");
+    d = &m->decoder;
+    assert_true(d->qk_norm && d->attention_cap == 0 && d->logit_cap == 0);
+    assert_true(m->n_ropes == 2 && m->n_inv_freq == 256);
+    assert_true(d->variants[0].rope == 0 && d->variants[1].rope == 1);
+    oc_model_close(m);
+    m = parse("{\"model_type\": \"gpt_neox\"}");
+    assert_true(m->decoder.placement == OC_PLACE_PARALLEL && !m->tied);
+    assert_true(m->decoder.qkv_bias && m->decoder.out_bias && m->decoder.mlp_bias);
+    oc_model_close(m);
+    m = parse("{\"model_type\": \"gpt_neox\", \"use_parallel_residual\": false}");
+    assert_int_equal(m->decoder.placement, OC_PLACE_PRE);
+    oc_model_close(m);
+    m = parse("{\"model_type\": \"qwen2\"}");
+    assert_true(m->decoder.qkv_bias && !m->decoder.out_bias && !m->decoder.mlp_bias);
+    assert_true(m->bos_id == -1 && m->n_eos == 0);
+    oc_model_close(m);
+    m = parse("{\"model_type\": \"opt\", \"do_layer_norm_before\": false, \"init_std\": 0.01}");
+    assert_true(m->decoder.placement == OC_PLACE_POST && m->tied && m->position_offset == 2);
+    assert_float_equal(m->decoder.norm_eps, 1e-5, 1e-12);
+    assert_int_equal(m->decoder.act, OC_ACT_RELU);
+    assert_float_equal(m->initializer_range, 0.01, 1e-9);
+    assert_int_equal(m->front_block, -1);
+    oc_model_close(m);
+}
+
+/* As they stand beside the models, shortened by nothing that changes them. */
+static const char *const published[] = {
+    /* opt-350m */
+    "{\"_name_or_path\": \"opt-350m\", \"activation_dropout\": 0.0, \"activation_function\": "
+    "\"relu\", \"architectures\": [\"OPTForCausalLM\"], \"attention_dropout\": 0.0, "
+    "\"bos_token_id\": 2, \"do_layer_norm_before\": false, \"dropout\": 0.0, "
+    "\"eos_token_id\": 2, \"ffn_dim\": 4096, \"hidden_size\": 1024, \"init_std\": 0.02, "
+    "\"layerdrop\": 0.0, \"max_position_embeddings\": 2048, \"model_type\": \"opt\", "
+    "\"num_attention_heads\": 16, \"num_hidden_layers\": 24, \"pad_token_id\": 1, \"prefix\": "
+    "\"</s>\", \"torch_dtype\": \"float16\", \"transformers_version\": \"4.20.0.dev0\", "
+    "\"use_cache\": true, \"vocab_size\": 50272, \"word_embed_proj_dim\": 512}",
+    /* pythia */
+    "{\"architectures\": [\"GPTNeoXForCausalLM\"], \"bos_token_id\": 0, \"eos_token_id\": 0, "
+    "\"hidden_act\": \"gelu\", \"hidden_size\": 512, \"initializer_range\": 0.02, "
+    "\"intermediate_size\": 2048, \"layer_norm_eps\": 1e-05, \"max_position_embeddings\": "
+    "2048, \"model_type\": \"gpt_neox\", \"num_attention_heads\": 8, \"num_hidden_layers\": "
+    "6, \"rotary_emb_base\": 10000, \"rotary_pct\": 0.25, \"tie_word_embeddings\": false, "
+    "\"torch_dtype\": \"float16\", \"transformers_version\": \"4.24.0\", \"use_cache\": true, "
+    "\"use_parallel_residual\": true, \"vocab_size\": 50304}",
+    /* bloom-560m */
+    "{\"apply_residual_connection_post_layernorm\": false, \"attention_dropout\": 0.0, "
+    "\"attention_softmax_in_fp32\": true, \"bias_dropout_fusion\": true, \"bos_token_id\": "
+    "1, \"eos_token_id\": 2, \"pad_token_id\": 3, \"unk_token_id\": 0, \"hidden_dropout\": "
+    "0.0, \"initializer_range\": 0.02, \"layer_norm_epsilon\": 1e-05, "
+    "\"masked_softmax_fusion\": true, \"model_type\": \"bloom\", \"n_embed\": 1024, "
+    "\"n_inner\": null, \"n_layer\": 24, \"num_attention_heads\": 16, \"offset_alibi\": 100, "
+    "\"pretraining_tp\": 1, \"skip_bias_add\": true, \"skip_bias_add_qkv\": false, "
+    "\"transformers_version\": \"4.20.0\", \"use_cache\": true, \"vocab_size\": 250880, "
+    "\"seq_length\": 2048, \"slow_but_exact\": false}",
+    /* gemma-2-2b */
+    "{\"architectures\": [\"Gemma2ForCausalLM\"], \"attention_bias\": false, "
+    "\"attention_dropout\": 0.0, \"attn_logit_softcapping\": 50.0, \"bos_token_id\": 2, "
+    "\"cache_implementation\": \"hybrid\", \"eos_token_id\": 1, \"final_logit_softcapping\": "
+    "30.0, \"head_dim\": 256, \"hidden_act\": \"gelu_pytorch_tanh\", \"hidden_activation\": "
+    "\"gelu_pytorch_tanh\", \"hidden_size\": 2304, \"initializer_range\": 0.02, "
+    "\"intermediate_size\": 9216, \"max_position_embeddings\": 8192, \"model_type\": "
+    "\"gemma2\", \"num_attention_heads\": 8, \"num_hidden_layers\": 26, "
+    "\"num_key_value_heads\": 4, \"pad_token_id\": 0, \"query_pre_attn_scalar\": 256, "
+    "\"rms_norm_eps\": 1e-06, \"rope_theta\": 10000.0, \"sliding_window\": 4096, "
+    "\"torch_dtype\": \"float32\", \"transformers_version\": \"4.42.4\", \"use_cache\": true, "
+    "\"vocab_size\": 256000}",
+    /* gemma-3-1b */
+    "{\"architectures\": [\"Gemma3ForCausalLM\"], \"attention_bias\": false, "
+    "\"attention_dropout\": 0.0, \"attn_logit_softcapping\": null, \"bos_token_id\": 2, "
+    "\"cache_implementation\": \"hybrid\", \"eos_token_id\": [1, 106], "
+    "\"final_logit_softcapping\": null, \"head_dim\": 256, \"hidden_activation\": "
+    "\"gelu_pytorch_tanh\", \"hidden_size\": 1152, \"initializer_range\": 0.02, "
+    "\"intermediate_size\": 6912, \"max_position_embeddings\": 32768, \"model_type\": "
+    "\"gemma3_text\", \"num_attention_heads\": 4, \"num_hidden_layers\": 26, "
+    "\"num_key_value_heads\": 1, \"pad_token_id\": 0, \"query_pre_attn_scalar\": 256, "
+    "\"rms_norm_eps\": 1e-06, \"rope_local_base_freq\": 10000, \"rope_scaling\": null, "
+    "\"rope_theta\": 1000000, \"sliding_window\": 512, \"sliding_window_pattern\": 6, "
+    "\"torch_dtype\": \"bfloat16\", \"transformers_version\": \"4.50.0.dev0\", \"use_cache\": "
+    "true, \"vocab_size\": 262144}",
+    /* Qwen3-0.6B */
+    "{\"architectures\": [\"Qwen3ForCausalLM\"], \"attention_bias\": false, "
+    "\"attention_dropout\": 0.0, \"bos_token_id\": 151643, \"eos_token_id\": 151645, "
+    "\"head_dim\": 128, \"hidden_act\": \"silu\", \"hidden_size\": 1024, "
+    "\"initializer_range\": "
+    "0.02, \"intermediate_size\": 3072, \"max_position_embeddings\": 40960, "
+    "\"max_window_layers\": 28, \"model_type\": \"qwen3\", \"num_attention_heads\": 16, "
+    "\"num_hidden_layers\": 28, \"num_key_value_heads\": 8, \"rms_norm_eps\": 1e-06, "
+    "\"rope_scaling\": null, \"rope_theta\": 1000000, \"sliding_window\": null, "
+    "\"tie_word_embeddings\": true, \"torch_dtype\": \"bfloat16\", \"transformers_version\": "
+    "\"4.51.0\", \"use_cache\": true, \"use_sliding_window\": false, \"vocab_size\": 151936}",
+    /* Qwen2.5-7B */
+    "{\"architectures\": [\"Qwen2ForCausalLM\"], \"attention_dropout\": 0.0, "
+    "\"bos_token_id\": 151643, \"eos_token_id\": 151643, \"hidden_act\": \"silu\", "
+    "\"hidden_size\": 3584, \"initializer_range\": 0.02, \"intermediate_size\": 18944, "
+    "\"max_position_embeddings\": 131072, \"max_window_layers\": 28, \"model_type\": "
+    "\"qwen2\", \"num_attention_heads\": 28, \"num_hidden_layers\": 28, "
+    "\"num_key_value_heads\": 4, \"rms_norm_eps\": 1e-06, \"rope_theta\": 1000000.0, "
+    "\"sliding_window\": 131072, \"tie_word_embeddings\": false, \"torch_dtype\": "
+    "\"bfloat16\", \"transformers_version\": \"4.40.1\", \"use_cache\": true, \"use_mrope\": "
+    "false, \"use_sliding_window\": false, \"vocab_size\": 152064}",
+    /* Phi-4-mini */
+    "{\"architectures\": [\"Phi3ForCausalLM\"], \"attention_bias\": false, "
+    "\"attention_dropout\": 0.0, \"bos_token_id\": 199999, \"embd_pdrop\": 0.0, "
+    "\"eos_token_id\": 199999, \"full_attn_mod\": 1, \"hidden_act\": \"silu\", "
+    "\"hidden_size\": "
+    "3072, \"initializer_range\": 0.02, \"intermediate_size\": 8192, "
+    "\"interpolate_factor\": 1, \"lm_head_bias\": false, \"max_position_embeddings\": "
+    "131072, \"mlp_bias\": false, \"model_type\": \"phi3\", \"num_attention_heads\": 24, "
+    "\"num_hidden_layers\": 32, \"num_key_value_heads\": 8, "
+    "\"original_max_position_embeddings\": 4096, \"pad_token_id\": 199999, "
+    "\"partial_rotary_factor\": 0.75, \"resid_pdrop\": 0.0, \"rms_norm_eps\": 1e-05, "
+    "\"rope_scaling\": null, \"rope_theta\": 10000.0, \"sliding_window\": 262144, "
+    "\"tie_word_embeddings\": true, \"torch_dtype\": \"bfloat16\", \"transformers_version\": "
+    "\"4.45.0\", \"use_cache\": true, \"vocab_size\": 200064}",
+};
+
+static void test_published_configs_are_read_without_a_note(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof published / sizeof published[0]; i++) {
+        oc_model *m = parse(published[i]);
+        assert_string_equal(m->notes, "");
+        oc_model_close(m);
+    }
+}
+
+/* Slopes as the paper gives them: a series of halves for 8 heads, 2^-4, 2^-8.. for 2; for 3 heads
+ * those of 2 and the first of 4. */
+static void test_slopes_are_those_of_the_paper(void **state) {
+    (void)state;
+    oc_model *m = parse("{\"model_type\": \"bloom\"}");
+    assert_int_equal(m->n_inv_freq, 8);
+    for (int i = 0; i < 8; i++)
+        assert_float_equal(m->inv_freq[i], exp2(-i - 1), 1e-9);
+    oc_model_close(m);
+    m = parse("{\"model_type\": \"bloom\", \"n_head\": 3, \"hidden_size\": 24}");
+    assert_float_equal(m->inv_freq[0], exp2(-4), 1e-9);
+    assert_float_equal(m->inv_freq[1], exp2(-8), 1e-9);
+    assert_float_equal(m->inv_freq[2], exp2(-2), 1e-9);
+    oc_model_close(m);
+}
+
+static void check_rope(const json_t *c) {
+    const json_t *freqs = json_object_get(c, "inv_freq"), *length = json_object_get(c, "length");
+    char *text = json_dumps(json_object_get(c, "config"), 0);
+    oc_model *m = parse(text);
+    const char *type = json_string_value(json_object_get(c, "layer_type"));
+    const oc_layer_variant *v =
+        &m->decoder.variants[type && strcmp(type, "sliding_attention") == 0];
+    int32_t n = m->decoder.rot_dim / 2;
+    const float *table = m->inv_freq + v->rope * n;
+    if (length) oc_model_rope(m, json_integer_value(length), m->inv_freq);
+    assert_int_equal(json_array_size(freqs), n);
+    assert_float_equal(v->rope_scaling, json_number_value(json_object_get(c, "scaling")), 1e-6);
+    for (int32_t k = 0; k < n; k++) {
+        double want = json_number_value(json_array_get(freqs, (size_t)k));
+        if (!(fabs((double)table[k] - want) <= 3e-7 * want))
+            fail_msg("%s: frequency %d is %.9g, not %.9g", text, k, (double)table[k], want);
+    }
+    oc_model_close(m);
+    free(text);
+}
+
 static void test_rotary_frequencies_are_those_of_the_reference(void **state) {
     (void)state;
-    oc_error err = {.status = OC_OK};
-    json_t *cases;
-    if (oc_json_load(&cases, OC_TEST_DATA "/models/rope.json", OC_JSON_NO_NUL, &err) != OC_OK)
-        fail_msg("%s", err.message);
-    assert_true(json_array_size(cases) >= 8);
-    for (size_t i = 0; i < json_array_size(cases); i++) {
-        const json_t *c = json_array_get(cases, i), *freqs = json_object_get(c, "inv_freq");
-        char *text = json_dumps(json_object_get(c, "config"), 0);
-        oc_model *m = parse(text);
-        assert_int_equal(json_array_size(freqs), m->decoder.rot_dim / 2);
-        assert_float_equal(m->decoder.rope_scaling,
-                           json_number_value(json_object_get(c, "scaling")), 1e-6);
-        for (int32_t k = 0; k < m->decoder.rot_dim / 2; k++) {
-            double want = json_number_value(json_array_get(freqs, (size_t)k));
-            if (!(fabs(m->inv_freq[k] - want) <= 3e-7 * want))
-                fail_msg("%s: frequency %d is %.9g, not %.9g", text, k, (double)m->inv_freq[k],
-                         want);
-        }
-        oc_model_close(m);
-        free(text);
+    static const char *const files[] = {OC_TEST_DATA "/models/rope.json",
+                                        OC_TEST_DATA "/models/rope_length.json"};
+    for (size_t f = 0; f < 2; f++) {
+        oc_error err = {.status = OC_OK};
+        json_t *cases;
+        if (oc_json_load(&cases, files[f], OC_JSON_NO_NUL, &err) != OC_OK)
+            fail_msg("%s", err.message);
+        assert_true(json_array_size(cases) >= 8);
+        for (size_t i = 0; i < json_array_size(cases); i++)
+            check_rope(json_array_get(cases, i));
+        json_decref(cases);
     }
-    json_decref(cases);
 }
 
 /* ---- refusals ----------------------------------------------------------------------------- */
 
 #define LLAMA "{\"model_type\": \"llama\", "
 #define GPT2 "{\"model_type\": \"gpt2\", "
+#define MISTRAL "{\"model_type\": \"mistral\", "
+#define QWEN2 "{\"model_type\": \"qwen2\", "
+#define PHI3 "{\"model_type\": \"phi3\", "
+#define NEOX "{\"model_type\": \"gpt_neox\", "
+#define BLOOM "{\"model_type\": \"bloom\", "
+#define OPT "{\"model_type\": \"opt\", "
+#define GEMMA2 "{\"model_type\": \"gemma2\", "
+#define GEMMA3 "{\"model_type\": \"gemma3_text\", "
 
 /* What is refused, and what the message must name besides the file. */
 static const struct {
@@ -300,10 +623,73 @@ static const struct {
      OC_E_UNSUPPORTED},
     {LLAMA "\"hidden_sise\": 64}", "did you mean 'hidden_size'", OC_E_UNSUPPORTED},
     {LLAMA "\"n_embd\": 64}", "'n_embd' (64)", OC_E_UNSUPPORTED},
-    {LLAMA "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0}}",
-     "'rope_scaling.type' is \"dynamic\"", OC_E_UNSUPPORTED},
-    {LLAMA "\"rope_scaling\": {\"rope_type\": \"longrope\"}}", "'rope_scaling.rope_type'",
+    {LLAMA "\"rope_scaling\": {\"type\": \"dynamic\"}}", "'rope_scaling.factor' is missing",
+     OC_E_INVALID},
+    {LLAMA "\"head_dim\": 2, \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
+     "dynamic needs", OC_E_INVALID},
+    {LLAMA "\"rope_scaling\": {\"rope_type\": \"longrope\"}}",
+     "'rope_scaling.short_factor' is missing", OC_E_INVALID},
+    {LLAMA "\"head_dim\": 4, \"rope_scaling\": {\"rope_type\": \"longrope\", \"short_factor\": [1, "
+           "1], \"long_factor\": [1]}}",
+     "'rope_scaling.long_factor' is [1]", OC_E_INVALID},
+    {LLAMA "\"head_dim\": 4, \"rope_scaling\": {\"rope_type\": \"longrope\", \"short_factor\": [1, "
+           "\"a\"], \"long_factor\": [1, 1]}}",
+     "'rope_scaling.short_factor'", OC_E_INVALID},
+    {LLAMA "\"rope_scaling\": {\"rope_type\": \"proportional\"}}",
+     "'rope_scaling.rope_type' is \"proportional\"", OC_E_UNSUPPORTED},
+    {LLAMA "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}}",
+     "'rope_parameters.full_attention'", OC_E_UNSUPPORTED},
+    {LLAMA "\"final_logit_softcapping\": 30.0}", "'final_logit_softcapping'", OC_E_UNSUPPORTED},
+    {MISTRAL "\"sliding_window\": 0}", "'sliding_window' is 0", OC_E_INVALID},
+    {MISTRAL "\"layer_types\": [\"full_attention\"]}", "'layer_types'", OC_E_UNSUPPORTED},
+    {MISTRAL "\"use_sliding_window\": true}", "'use_sliding_window'", OC_E_UNSUPPORTED},
+    {QWEN2 "\"max_window_layers\": -1}", "'max_window_layers' is -1", OC_E_INVALID},
+    {QWEN2 "\"num_hidden_layers\": 2, \"layer_types\": [\"full_attention\"]}", "'layer_types'",
+     OC_E_INVALID},
+    {QWEN2 "\"num_hidden_layers\": 1, \"layer_types\": [\"chunked_attention\"]}",
+     "'layer_types' has \"chunked_attention\"", OC_E_UNSUPPORTED},
+    {QWEN2 "\"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
+     "'sliding_window'", OC_E_INVALID},
+    {QWEN2 "\"use_mrope\": true}", "'use_mrope'", OC_E_UNSUPPORTED},
+    {PHI3 "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
+     "'rope_scaling.type' is \"linear\"", OC_E_UNSUPPORTED},
+    {PHI3 "\"rope_scaling\": {\"type\": \"su\", \"original_max_position_embeddings\": 77}}",
+     "'rope_scaling.original_max_position_embeddings' is 77", OC_E_INVALID},
+    {PHI3 "\"partial_rotary_factor\": 1.5}", "'partial_rotary_factor' is 1.5", OC_E_INVALID},
+    {PHI3 "\"partial_rotary_factor\": 0.001}", "'partial_rotary_factor' is 0.001", OC_E_INVALID},
+    {NEOX "\"rotary_pct\": 0.5, \"rope_parameters\": {\"partial_rotary_factor\": 0.25}}",
+     "'rotary_pct' and 'rope_parameters.partial_rotary_factor'", OC_E_INVALID},
+    {NEOX "\"rotary_emb_base\": 1000, \"rope_theta\": 10000}", "'rotary_emb_base' and 'rope_theta'",
+     OC_E_INVALID},
+    {NEOX "\"head_dim\": 64}", "'head_dim' (64)", OC_E_UNSUPPORTED},
+    {NEOX "\"num_attention_heads\": 63}", "63 attention heads", OC_E_INVALID},
+    {BLOOM "\"apply_residual_connection_post_layernorm\": true}",
+     "'apply_residual_connection_post_layernorm'", OC_E_UNSUPPORTED},
+    {BLOOM "\"slow_but_exact\": true}", "'slow_but_exact'", OC_E_UNSUPPORTED},
+    {BLOOM "\"hidden_size\": 64, \"n_embed\": 32}", "'hidden_size' and 'n_embed'", OC_E_INVALID},
+    {BLOOM "\"rope_theta\": 10000}", "'rope_theta'", OC_E_UNSUPPORTED},
+    {OPT "\"layerdrop\": 0.1}", "'layerdrop' is 0.1", OC_E_UNSUPPORTED},
+    {OPT "\"_remove_final_layer_norm\": 1}", "'_remove_final_layer_norm' is 1", OC_E_INVALID},
+    {OPT "\"word_embed_proj_dim\": 0}", "'word_embed_proj_dim' is 0", OC_E_INVALID},
+    {GEMMA2 "\"attn_logit_softcapping\": 0}", "'attn_logit_softcapping' is 0", OC_E_INVALID},
+    {GEMMA2 "\"use_bidirectional_attention\": true}", "'use_bidirectional_attention'",
      OC_E_UNSUPPORTED},
+    {GEMMA2 "\"sliding_window\": null}", "'sliding_window'", OC_E_INVALID},
+    {GEMMA2 "\"query_pre_attn_scalar\": 0}", "'query_pre_attn_scalar' is 0", OC_E_INVALID},
+    {GEMMA3 "\"attn_logit_softcapping\": 50.0}", "'attn_logit_softcapping' is 50",
+     OC_E_UNSUPPORTED},
+    {GEMMA3 "\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 8.0}}",
+     "'rope_parameters.rope_type'", OC_E_UNSUPPORTED},
+    {GEMMA3 "\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"yarn\", \"factor\": 2, "
+            "\"truncate\": false}}}",
+     "'rope_parameters.sliding_attention.truncate'", OC_E_UNSUPPORTED},
+    {GEMMA3 "\"rope_parameters\": {\"full_attention\": 3}}",
+     "'rope_parameters.full_attention' is 3", OC_E_INVALID},
+    {GEMMA3 "\"rope_local_base_freq\": 0}", "'rope_local_base_freq' is 0", OC_E_INVALID},
+    {GEMMA3 "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8}, \"rope_parameters\": "
+            "{\"full_attention\": {\"rope_type\": \"default\"}}}",
+     "'rope_parameters.full_attention' and 'rope_scaling'", OC_E_INVALID},
+    {"{\"model_type\": \"gemma3\", \"text_config\": {}}", "gemma3_text", OC_E_UNSUPPORTED},
     {LLAMA "\"rope_scaling\": {\"type\": \"linear\"}}", "'rope_scaling.factor' is missing",
      OC_E_INVALID},
     {LLAMA "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", "'rope_scaling.factor' is 0",
@@ -373,6 +759,11 @@ int main(void) {
         cmocka_unit_test(test_layout_follows_its_rules),
         cmocka_unit_test(test_names_and_shapes_are_those_of_the_files),
         cmocka_unit_test(test_fields_reach_the_spec),
+        cmocka_unit_test(test_fused_tensors_fall_into_parts),
+        cmocka_unit_test(test_windows_stand_where_the_reference_has_them),
+        cmocka_unit_test(test_fields_of_the_families_reach_the_spec),
+        cmocka_unit_test(test_published_configs_are_read_without_a_note),
+        cmocka_unit_test(test_slopes_are_those_of_the_paper),
         cmocka_unit_test(test_rotary_frequencies_are_those_of_the_reference),
         cmocka_unit_test(test_every_refusal_names_file_and_key),
         cmocka_unit_test(test_a_missing_config_says_what_to_do),

@@ -113,7 +113,7 @@ static void round_trip(const char *name, oc_dtype dtype, uint64_t scratch_bytes)
     check(oc_tensors_open(&b, dir, &err), &err);
     check(oc_model_check_tensors(m, b, &err), &err);
     same_tensors(m, a, b, dtype);
-    assert_true((oc_tensors_find(b, "lm_head.weight") != NULL) == !m->tied);
+    assert_true((oc_tensors_find(b, m->head_name) != NULL) == !m->tied);
     oc_tensors_close(a);
     oc_tensors_close(b);
     free_store(m, &s);
@@ -123,8 +123,10 @@ static void round_trip(const char *name, oc_dtype dtype, uint64_t scratch_bytes)
 
 static void test_what_is_read_is_written_back_the_same(void **state) {
     (void)state;
-    static const char *const names[] = {"llama-untied", "llama-tied", "llama-bias", "gpt2",
-                                        "gpt2-chunks"};
+    static const char *const names[] = {
+        "llama-untied", "llama-tied",    "llama-bias",    "gpt2",   "gpt2-chunks",
+        "gpt_neox",     "gpt_neox-tied", "gpt_neox-full", "bloom",  "bloom-bare",
+        "opt-post",     "opt-plain",     "phi3",          "gemma2", "gemma3-layer-types"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         round_trip(names[i], OC_F32, 0);
         round_trip(names[i], OC_BF16, 0);
@@ -264,6 +266,21 @@ static void test_a_tied_checkpoint_may_repeat_the_head_but_not_change_it(void **
     assert_non_null(strstr(text, "tie_word_embeddings"));
 }
 
+/* The reference renamed gpt_neox's head; files of both kinds exist. */
+static void test_a_head_may_stand_under_its_other_name(void **state) {
+    (void)state;
+    char text[OC_MODEL_NOTES];
+    const char *json = "{\"model_type\": \"gpt_neox\", \"vocab_size\": 7, \"hidden_size\": 4,"
+                       " \"intermediate_size\": 3, \"num_hidden_layers\": 1,"
+                       " \"num_attention_heads\": 1, \"rotary_pct\": 0.5}";
+    alteration a = {.drop = "embed_out.weight", .extra = "lm_head.weight"};
+    assert_int_equal(check_altered(json, a, text), OC_OK);
+    assert_string_equal(text, "");
+    a.extra = "lm_head.weights";
+    assert_int_equal(check_altered(json, a, text), OC_E_NOTFOUND);
+    assert_non_null(strstr(text, "embed_out.weight"));
+}
+
 /* ---- first values ------------------------------------------------------------------------- */
 
 /* Known answers that come with the paper's library, Random123 (kat_vectors). */
@@ -349,6 +366,26 @@ static void test_first_values_do_not_depend_on_chunks(void **state) {
     oc_model_close(b);
 }
 
+/* A fused tensor has the same values in the file whatever the number of heads: with one head its
+ * parts stand there as they are kept. */
+static void test_first_values_of_fused_tensors_follow_the_file(void **state) {
+    (void)state;
+    enum { H = 12, HEADS = 3, D = H / HEADS };
+    oc_model *one = parse("{\"model_type\": \"bloom\", \"hidden_size\": 12, \"n_head\": 1}");
+    oc_model *some = parse("{\"model_type\": \"bloom\", \"hidden_size\": 12, \"n_head\": 3}");
+    const oc_block *a = &one->blocks[one->first_layer], *b = &some->blocks[some->first_layer];
+    float *x = init_block(one, one->first_layer, 5), *y = init_block(some, some->first_layer, 5);
+    const float *whole = x + a->offset[OC_W_QKV], *kept = y + b->offset[OC_W_QKV];
+    for (int part = 0; part < 3; part++)
+        for (int head = 0; head < HEADS; head++)
+            assert_memory_equal(kept + (part * H + head * D) * H, whole + (head * 3 + part) * D * H,
+                                D * H * sizeof *x);
+    free(x);
+    free(y);
+    oc_model_close(one);
+    oc_model_close(some);
+}
+
 static void test_first_values_depend_on_seed_and_name(void **state) {
     (void)state;
     oc_model *m = parse("{" TINY "}");
@@ -373,9 +410,11 @@ int main(void) {
         cmocka_unit_test(test_a_checkpoint_that_does_not_fit_is_refused_by_tensor),
         cmocka_unit_test(test_extra_tensors_are_noted_and_known_ones_are_not),
         cmocka_unit_test(test_a_tied_checkpoint_may_repeat_the_head_but_not_change_it),
+        cmocka_unit_test(test_a_head_may_stand_under_its_other_name),
         cmocka_unit_test(test_philox_gives_its_published_answers),
         cmocka_unit_test(test_first_values_have_their_distribution),
         cmocka_unit_test(test_first_values_do_not_depend_on_chunks),
+        cmocka_unit_test(test_first_values_of_fused_tensors_follow_the_file),
         cmocka_unit_test(test_first_values_depend_on_seed_and_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

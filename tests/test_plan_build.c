@@ -67,6 +67,13 @@ static void every_placement_of_gpt2_verifies(void **state) {
     sweep(gpt2_small);
 }
 
+static void every_placement_of_models_with_a_front_verifies(void **state) {
+    (void)state;
+    sweep(bloom_small);
+    sweep(opt_projected);
+    sweep(gemma2_small);
+}
+
 /* Another access of the op with the same pieces, at least as strong, covers the dropped one. */
 static bool redundant(const oc_plan *p, const oc_op *op, const oc_access *a) {
     for (uint32_t k = 0; k < op->n_accesses; k++) {
@@ -130,6 +137,21 @@ static void no_access_of_a_streamed_step_can_be_dropped(void **state) {
                              .kept_layers = 1,
                              .piece_elements = OC_NORM_CHUNK},
               2);
+}
+
+static void no_access_of_a_step_with_a_front_can_be_dropped(void **state) {
+    (void)state;
+    const char *const models[] = {bloom_small, opt_projected, gemma2_small};
+    for (int i = 0; i < 3; i++)
+        drop_each(models[i],
+                  (oc_placement){.compute = OC_TIER_DEVICE,
+                                 .slots = 2,
+                                 .slabs = 2,
+                                 .group = 1,
+                                 .kept_layers = 1,
+                                 .interleave = i == 1,
+                                 .piece_elements = OC_NORM_CHUNK},
+                  2);
 }
 
 static void no_access_of_a_tied_breadth_first_step_can_be_dropped(void **state) {
@@ -442,6 +464,8 @@ int main(void) {
         cmocka_unit_test(every_placement_of_untied_llama_verifies),
         cmocka_unit_test(every_placement_of_tied_llama_verifies),
         cmocka_unit_test(every_placement_of_gpt2_verifies),
+        cmocka_unit_test(every_placement_of_models_with_a_front_verifies),
+        cmocka_unit_test(no_access_of_a_step_with_a_front_can_be_dropped),
         cmocka_unit_test(no_access_of_a_streamed_step_can_be_dropped),
         cmocka_unit_test(no_access_of_a_tied_breadth_first_step_can_be_dropped),
         cmocka_unit_test(no_access_of_an_interleaved_step_can_be_dropped),

@@ -175,51 +175,43 @@ static void follow_bf16(const char *name, const char *rest) {
 
 #define STREAMED "--slots 2 --slabs 1 --act-home host --recompute full"
 
-static void llama_follows_pytorch_in_fp32(void **state) {
+static const char *const models[] = {"llama-bias", "gpt2", "qwen3-tied", "gpt_neox"};
+enum { MODELS = sizeof models / sizeof *models };
+
+static void every_model_follows_pytorch_in_fp32(void **state) {
     (void)state;
-    follow_fp32("llama-bias", 1, "");
+    for (int i = 0; i < MODELS; i++)
+        follow_fp32(models[i], 1, "");
 }
-static void llama_follows_pytorch_with_the_batch_split(void **state) {
+
+static void every_model_follows_pytorch_with_the_batch_split(void **state) {
     (void)state;
-    follow_fp32("llama-bias", 2, "");
+    for (int i = 0; i < MODELS; i++)
+        follow_fp32(models[i], 2, "");
 }
-static void llama_follows_pytorch_streamed(void **state) {
+
+static void every_model_follows_pytorch_streamed(void **state) {
     (void)state;
-    follow_fp32("llama-bias", 1, STREAMED);
+    for (int i = 0; i < MODELS; i++) {
+        follow_fp32(models[i], 1, STREAMED);
+        follow_fp32(models[i], 2, STREAMED " --micro-order breadth");
+    }
 }
-static void llama_follows_pytorch_in_bf16(void **state) {
+
+static void every_model_follows_pytorch_in_bf16(void **state) {
     (void)state;
-    follow_bf16("llama-bias", "");
-    follow_bf16("llama-bias", STREAMED);
-}
-static void gpt2_follows_pytorch_in_fp32(void **state) {
-    (void)state;
-    follow_fp32("gpt2", 1, "");
-}
-static void gpt2_follows_pytorch_with_the_batch_split(void **state) {
-    (void)state;
-    follow_fp32("gpt2", 2, "");
-}
-static void gpt2_follows_pytorch_streamed(void **state) {
-    (void)state;
-    follow_fp32("gpt2", 2, STREAMED " --micro-order breadth");
-}
-static void gpt2_follows_pytorch_in_bf16(void **state) {
-    (void)state;
-    follow_bf16("gpt2", "");
-    follow_bf16("gpt2", STREAMED);
+    for (int i = 0; i < MODELS; i++) {
+        follow_bf16(models[i], "");
+        follow_bf16(models[i], STREAMED);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_follows_pytorch_in_fp32),
-        cmocka_unit_test(llama_follows_pytorch_with_the_batch_split),
-        cmocka_unit_test(llama_follows_pytorch_streamed),
-        cmocka_unit_test(llama_follows_pytorch_in_bf16),
-        cmocka_unit_test(gpt2_follows_pytorch_in_fp32),
-        cmocka_unit_test(gpt2_follows_pytorch_with_the_batch_split),
-        cmocka_unit_test(gpt2_follows_pytorch_streamed),
-        cmocka_unit_test(gpt2_follows_pytorch_in_bf16),
+        cmocka_unit_test(every_model_follows_pytorch_in_fp32),
+        cmocka_unit_test(every_model_follows_pytorch_with_the_batch_split),
+        cmocka_unit_test(every_model_follows_pytorch_streamed),
+        cmocka_unit_test(every_model_follows_pytorch_in_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,14 +59,17 @@ static void evaluation_between_steps_is_free_of_races(void **state) {
         oc_error err = {OC_OK, ""};
         double before = 0, nll = 0;
         uint64_t targets = 0;
+        bool whole = false;
         snprintf(line, sizeof line,
                  "--init %s --data %s/a.jsonl --output %s/out --seq-length 16 --micro-batch 2 "
                  "--grad-accum 2 --max-steps 9 --lr 1e-2 --lr-schedule constant --dtype fp32 %s",
                  dir, dir, dir, placements[p]);
         train_open(&t, line);
         for (int i = 0; i < 3; i++) {
-            if (oc_session_evaluate(t.session, t.corpus.feed, &nll, &targets, &err) != OC_OK)
+            if (oc_session_evaluate(t.session, t.corpus.feed, NULL, &nll, &targets, &whole, &err) !=
+                OC_OK)
                 fail_msg("%s", err.message);
+            assert_true(whole);
             assert_int_equal(targets, 9 * 15);
             if (i > 0) assert_true(nll < before);
             before = nll;
@@ -74,6 +77,12 @@ static void evaluation_between_steps_is_free_of_races(void **state) {
         }
         if (p == 0) first = nll;
         assert_true(memcmp(&first, &nll, sizeof nll) == 0);
+        const volatile sig_atomic_t stop = SIGINT;
+        assert_int_equal(
+            oc_session_evaluate(t.session, t.corpus.feed, &stop, &nll, &targets, &whole, &err),
+            OC_OK);
+        assert_false(whole);
+        assert_int_equal(targets, 0);
         train_close(&t);
     }
     train_remove(dir);

@@ -7,6 +7,8 @@ inputs. usage: make_attention_expected.py > tests/data/attention_expected.h
 import torch
 
 B, S, H, KV, D, WINDOW, STARTS = 2, 37, 4, 2, 20, 9, (0, 5, 17, 30)
+CAP = 2.5
+SLOPES = [2.0 ** (-8.0 * (h + 1) / H) for h in range(H)]
 COUNT = 24
 
 
@@ -37,18 +39,31 @@ def show(name, x):
     print("static const double expected_%s[%d] = {\n    %s};" % (name, COUNT, ",\n    ".join(rows)))
 
 
-def case(name, window, starts):
+def attend(q, k, v, m, cap, alibi):
+    """As written in the models that cap their scores (Gemma 2) or bias them (BLOOM, MPT)."""
+    scores = q @ k.transpose(-1, -2) * 0.3
+    if cap:
+        scores = torch.tanh(scores / cap) * cap
+    if alibi:
+        t = torch.arange(S)
+        slopes = torch.tensor(SLOPES, dtype=torch.float64)
+        scores = scores + slopes[:, None, None] * (t[None, :] - t[:, None])
+    return torch.softmax(scores.masked_fill(~m, -float("inf")), -1) @ v
+
+
+def case(name, window, starts, cap=0.0, alibi=False):
     q = values((B, S, H, D), 1).requires_grad_()
     k = values((B, S, KV, D), 2).requires_grad_()
     v = values((B, S, KV, D), 3).requires_grad_()
     group = H // KV
-    out = torch.nn.functional.scaled_dot_product_attention(
-        q.transpose(1, 2),
-        k.transpose(1, 2).repeat_interleave(group, 1),
-        v.transpose(1, 2).repeat_interleave(group, 1),
-        attn_mask=mask(window, starts),
-        scale=0.3,
-    ).transpose(1, 2)
+    qkv = (q.transpose(1, 2), k.transpose(1, 2).repeat_interleave(group, 1),
+           v.transpose(1, 2).repeat_interleave(group, 1))
+    if cap or alibi:
+        out = attend(*qkv, mask(window, starts), cap, alibi)
+    else:
+        out = torch.nn.functional.scaled_dot_product_attention(
+            *qkv, attn_mask=mask(window, starts), scale=0.3)
+    out = out.transpose(1, 2)
     out.backward(values((B, S, H, D), 4))
     for part, x in (("out", out.detach()), ("dq", q.grad), ("dk", k.grad), ("dv", v.grad)):
         show(name + "_" + part, x)
@@ -58,3 +73,6 @@ print("/* Made by tools/make_attention_expected.py with PyTorch %s. */" % torch.
 print("enum { EXPECTED_COUNT = %d };" % COUNT)
 case("causal", 0, (0,))
 case("documents", WINDOW, STARTS)
+case("capped", WINDOW, STARTS, cap=CAP)
+case("alibi", 0, (0,), alibi=True)
+case("both", WINDOW, STARTS, cap=CAP, alibi=True)

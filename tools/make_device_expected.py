@@ -112,12 +112,73 @@ def attention():
                 dq=numbers(xs[0].grad), dk=numbers(xs[1].grad), dv=numbers(xs[2].grad))
 
 
+def norm_of_heads(rms):
+    """RMSNorm (Qwen 3) and LayerNorm (Persimmon) of each head, inside wider rows."""
+    rows, groups, cols, before, behind, eps = 4, 3, 10, 2, 5, 1e-6
+    ld = before + groups * cols + behind
+    x, dy = fp32_values(rows, ld), fp32_values(rows, ld)
+    w, b = fp32_values(cols), fp32_values(cols)
+    xd, wd, bd = (t.double().requires_grad_() for t in (x, w, b))
+    heads = xd[:, before:before + groups * cols].reshape(rows, groups, cols)
+    y = F.rms_norm(heads, (cols,), wd, eps) if rms else F.layer_norm(heads, (cols,), wd, bd, eps)
+    y.backward(dy.double()[:, before:before + groups * cols].reshape(rows, groups, cols))
+    out = dict(rows=rows, groups=groups, cols=cols, before=before, ld=ld, eps=eps, x=numbers(x),
+               w=numbers(w), dy=numbers(dy), y=numbers(y), dw=numbers(wd.grad),
+               dx=numbers(xd.grad[:, before:before + groups * cols]))
+    if not rms:
+        out.update(b=numbers(b), db=numbers(bd.grad))
+    return out
+
+
+def cross_entropy_capped():
+    rows, classes, cap = 5, 13, 3.0
+    logits = fp32_values(rows, classes, scale=4.0)
+    labels = torch.tensor([12, 0, -100, 4, 7])
+    x = logits.double().requires_grad_()
+    capped = torch.tanh(x / cap) * cap
+    loss = F.cross_entropy(capped, labels, reduction="sum")
+    loss.backward()
+    return dict(rows=rows, classes=classes, cap=cap, logits=numbers(logits),
+                labels=labels.tolist(), capped=numbers(capped), loss_sum=float(loss.detach()),
+                dlogits=numbers(x.grad))
+
+
+def attention_shaped(cap, alibi, window):
+    """Scores capped (Gemma 2), biased by distance (ALiBi: BLOOM, MPT) and limited to a window."""
+    batch, seq, heads, kv_heads, dim, scale = 1, 9, 4, 2, 7, 0.5
+    slopes = [2.0 ** (-8.0 * (h + 1) / heads) for h in range(heads)]
+    q, k, v, dout = (fp32_values(batch, seq, h, dim) for h in (heads, kv_heads, kv_heads, heads))
+    xs = [t.double().requires_grad_() for t in (q, k, v)]
+    qt, kt, vt = (x.transpose(1, 2) for x in xs)
+    kt, vt = (x.repeat_interleave(heads // kv_heads, 1) for x in (kt, vt))
+    scores = qt @ kt.transpose(-1, -2) * scale
+    if cap:
+        scores = torch.tanh(scores / cap) * cap
+    t = torch.arange(seq)
+    if alibi:
+        scores = scores + torch.tensor(slopes).double()[:, None, None] * (t[None, :] - t[:, None])
+    seen = t[None, :] <= t[:, None]
+    if window:
+        seen &= t[None, :] > t[:, None] - window
+    out = torch.softmax(scores.masked_fill(~seen, -float("inf")), -1) @ vt
+    out = out.transpose(1, 2)
+    out.backward(dout.double())
+    return dict(batch=batch, seq=seq, heads=heads, kv_heads=kv_heads, head_dim=dim, scale=scale,
+                cap=cap, window=window, slopes=slopes if alibi else None,
+                q=numbers(q), k=numbers(k), v=numbers(v), dout=numbers(dout), out=numbers(out),
+                dq=numbers(xs[0].grad), dk=numbers(xs[1].grad), dv=numbers(xs[2].grad))
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     data = dict(torch=torch.__version__, optimizers=optimizer_cases(), activations=activations(),
                 rms_norm=norm(True), layer_norm=norm(False), cross_entropy=cross_entropy(),
-                attention=attention())
+                attention=attention(), rms_norm_heads=norm_of_heads(True),
+                layer_norm_heads=norm_of_heads(False),
+                cross_entropy_capped=cross_entropy_capped(),
+                attention_shaped=[attention_shaped(*c) for c in
+                                  [(1.5, False, 0), (0.0, True, 4), (1.5, True, 5)]])
     with open(sys.argv[1], "w", encoding="utf-8") as f:
         json.dump(data, f, separators=(",", ":"))
         f.write("\n")

@@ -62,12 +62,16 @@ typedef enum oc_act {
 /* Rows are tokens of `batch` sequences of `seq` tokens; T = batch * seq. q, k, v are views into one
  * buffer or several, each [T, heads * head_dim] with its own ld. Token t of a sequence attends to
  * tokens doc_start[t] .. t of its sequence (doc_start is relative to the sequence), further limited
- * to the last `window` tokens when window > 0. */
+ * to the last `window` tokens when window > 0. A score is scale * q.k; then, where they are given,
+ * cap * tanh(score / cap) (soft cap), then + slope[head] * (key's place - query's place) (ALiBi).
+ */
 typedef struct oc_attention {
     oc_dtype dtype;
     int64_t batch, seq;
     int32_t heads, kv_heads, head_dim;
     float scale;
+    float soft_cap;           /* 0: none */
+    const float *slopes;      /* [heads]; NULL: none */
     int64_t window;           /* 0: none */
     const int32_t *doc_start; /* [T] */
     const void *q, *k, *v;
@@ -94,19 +98,26 @@ typedef struct oc_rope {
     int64_t ld;
 } oc_rope;
 
-/* y = norm(x) * w (+ b). rms: no mean, no b. plus_one: the factor is (1 + w). */
+/* y = norm(x) * w (+ b). rms: no mean, no b. plus_one: the factor is (1 + w). A row holds `groups`
+ * vectors of cols values side by side, each normed by itself with the same w (norms of each head);
+ * x, y, dy, add and dx may be views into wider rows, and nothing outside the views is touched. y
+ * may be x (then x is gone for the backward). dx may be any of x, add and, when dy_dtype is dtype,
+ * dy: the same place, element for element. */
 typedef struct oc_norm {
     oc_dtype dtype;
-    int64_t rows, cols; /* x, y, dx contiguous: ld = cols */
+    int64_t rows, cols;
+    int64_t groups; /* 0: 1 */
+    int64_t ld;     /* from one row to the next, of x, y, dy, add and dx; 0: groups * cols */
     bool rms, plus_one;
     float eps;
-    const void *x, *w, *b; /* b NULL for rms */
+    const void *x, *w, *b; /* b NULL: none; always so for rms */
     void *y;               /* forward */
-    float *mean, *rstd;    /* [rows]; mean NULL for rms; forward: written; backward: read */
-    /* backward: dx = (add ? add : 0) + d norm; dw, db whole sums over rows (not accumulated) */
+    float *mean, *rstd; /* [rows * groups]; mean NULL for rms; forward: written; backward: read */
+    /* backward: dx = (add ? add : 0) + d norm; dw, db whole sums over rows and groups (not
+     * accumulated); NULL: not wanted */
     const void *dy;
     oc_dtype dy_dtype;  /* fp32 or dtype */
-    const void *add;    /* dtype; may alias dx; NULL: none */
+    const void *add;    /* dtype; NULL: none */
     void *dx, *dw, *db; /* dtype; db NULL for rms */
 } oc_norm;
 
@@ -173,10 +184,13 @@ typedef struct oc_device_ops {
     void (*ce_loss)(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
                     const float *sum, const float *target, float *lse, double *loss_sum);
     /* dlogits = (exp(logits - lse) - [class == label]) * dscale, 0 for ignored rows; dtype t; may
-     * alias logits when t is fp32. */
+     * alias logits when t is fp32. soft_cap > 0: logits went through soft_cap(), and the gradient
+     * is that of what went in, (1 - (logits / cap)^2) as much. */
     void (*ce_grad)(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
-                    const int32_t *labels, const float *lse, float dscale, oc_dtype t,
-                    void *dlogits);
+                    const int32_t *labels, const float *lse, float dscale, float soft_cap,
+                    oc_dtype t, void *dlogits);
+    /* x = cap * tanh(x / cap), n values in place */
+    void (*soft_cap)(oc_device *d, int64_t n, float cap, float *x);
 
     /* out[i, :] = table[index[i] - row0, :] for rows with row0 <= index < row0 + table_rows; others
      * are left as they are. */

@@ -1,8 +1,9 @@
 /* family.h - what a model family is, as data: config keys, tensor names, architecture names.
  *
- * Private to src/model. A new family is a new entry of oc_families (family.c); the readers
- * (family_config.c) and the layout (model.c) know no family by name. Key spellings and defaults are
- * those of the reference library's configuration classes. */
+ * Private to src/model. A new family is a new entry of a table (family_llama.c and its like); the
+ * readers (family_config.c, family_rope.c, family_layers.c) and the layout (model.c) know no family
+ * by name. Key spellings and defaults are those of the reference library's configuration classes.
+ */
 #ifndef OC_FAMILY_H
 #define OC_FAMILY_H
 
@@ -13,44 +14,58 @@
 typedef enum oc_rope_type {
     OC_ROPE_DEFAULT,
     OC_ROPE_LINEAR,
+    OC_ROPE_DYNAMIC,
     OC_ROPE_LLAMA3,
     OC_ROPE_YARN,
+    OC_ROPE_LONGROPE,
     OC_ROPE_TYPE_COUNT
 } oc_rope_type;
 
 typedef struct oc_rope_config {
     oc_rope_type type;
-    double theta, factor, original; /* original: positions the model was first trained on */
-    double low_freq, high_freq;     /* llama3 */
-    double beta_fast, beta_slow;    /* yarn */
-    double attention_factor;        /* yarn; 0: from factor */
-    double mscale, mscale_all;      /* yarn; 0: absent */
-    bool truncate;                  /* yarn */
+    double theta, factor, original;    /* original: positions the model was first trained on */
+    double positions;                  /* max_position_embeddings */
+    double low_freq, high_freq;        /* llama3 */
+    double beta_fast, beta_slow;       /* yarn */
+    double attention_factor;           /* yarn, longrope; 0: from factor */
+    double mscale, mscale_all;         /* yarn; 0: absent */
+    bool truncate;                     /* yarn */
+    float *short_factor, *long_factor; /* longrope; [(dim + 1) / 2] each, owned */
+    int32_t dim; /* of a head, that turn; an odd one counts up to the next even one */
 } oc_rope_config;
 
+enum { OC_LAYERS_MOST = 4096 };
+
 /* What config.json says, before it becomes a decoder spec. 0 stands for "null or absent" in the
- * three fields that have a derived default. */
+ * fields that have a derived default. */
 typedef struct oc_family_config {
-    int64_t hidden, intermediate, layers, heads, kv_heads, head_dim, vocab, positions;
-    double norm_eps, initializer_range;
-    bool tied, attention_bias, mlp_bias, attention_scaled;
+    int64_t hidden, intermediate, layers, heads, kv_heads, head_dim, vocab, positions, embed_dim;
+    int64_t window, window_pattern;
+    int64_t rope_original; /* phi3 has it outside of its rope object */
+    double norm_eps, initializer_range, query_scalar, attention_cap, logit_cap;
+    bool tied, qkv_bias, out_bias, mlp_bias, attention_scaled, qk_norm;
+    bool norm_before, final_norm_removed, norm_affine, parallel, windowed;
     oc_act act;
-    oc_rope_config rope;
+    oc_rope_config *ropes; /* [OC_VARIANTS]: the model's own */
+    int32_t n_ropes;
+    bool sliding[OC_LAYERS_MOST]; /* layers that see the window alone */
 } oc_family_config;
 
 typedef enum oc_field_rule {
-    OC_FIELD_INT,    /* min..max; null allowed when min is 0, and then means 0 */
-    OC_FIELD_REAL,   /* min..max */
-    OC_FIELD_BOOL,   /* */
-    OC_FIELD_ACT,    /* name of an activation */
-    OC_FIELD_ONLY,   /* changes the result; any value but `text` (or null) is refused by name */
-    OC_FIELD_NOTE,   /* ignored; a value but 0 leaves a note that says `text` */
-    OC_FIELD_IGNORE, /* does not change what the model computes */
-    OC_FIELD_CODE    /* read by family_config.c itself (ids, dtype, rope, names) */
+    OC_FIELD_INT,        /* min..max; null allowed when min is 0, and then means 0 */
+    OC_FIELD_REAL,       /* min..max; null allowed when text is "null", and then means 0 */
+    OC_FIELD_BOOL,       /* */
+    OC_FIELD_FIXED,      /* no key: a bool that has its fallback in every model of the family */
+    OC_FIELD_FIXED_REAL, /* the same, a double */
+    OC_FIELD_ACT,        /* name of an activation */
+    OC_FIELD_ONLY,       /* changes the result; any value but `text` (or null) is refused by name */
+    OC_FIELD_NOTE,       /* ignored; a value but 0 leaves a note that says `text` */
+    OC_FIELD_IGNORE,     /* does not change what the model computes */
+    OC_FIELD_CODE        /* read by family_config.c itself (ids, dtype, rope, names) */
 } oc_field_rule;
 
 typedef struct oc_family_field {
-    const char *key;
+    const char *key;   /* NULL: fixed */
     const char *alias; /* the same thing under another name; NULL: none */
     oc_field_rule rule;
     size_t offset; /* in oc_family_config */
@@ -62,17 +77,24 @@ typedef enum oc_family_dim {
     OC_DIM_ONE,
     OC_DIM_HIDDEN,
     OC_DIM_INTER,
-    OC_DIM_Q,   /* heads * head_dim */
-    OC_DIM_KV,  /* kv_heads * head_dim */
-    OC_DIM_QKV, /* q and k and v */
+    OC_DIM_INTER2, /* gate and up */
+    OC_DIM_EMBED,  /* width of the embedding */
+    OC_DIM_HEAD,   /* head_dim */
+    OC_DIM_Q,      /* heads * head_dim */
+    OC_DIM_KV,     /* kv_heads * head_dim */
+    OC_DIM_QKV,    /* q and k and v */
     OC_DIM_VOCAB,
     OC_DIM_POSITIONS /* position_offset included */
 } oc_family_dim;
 
 typedef enum oc_family_when {
     OC_WHEN_ALWAYS,
-    OC_WHEN_ATTENTION_BIAS,
+    OC_WHEN_QKV_BIAS,
+    OC_WHEN_OUT_BIAS,
     OC_WHEN_MLP_BIAS,
+    OC_WHEN_QK_NORM,
+    OC_WHEN_PROJECTED, /* the embedding has another width than the layers */
+    OC_WHEN_FINAL_NORM,
     OC_WHEN_UNTIED
 } oc_family_when;
 
@@ -85,7 +107,17 @@ typedef struct oc_family_tensor {
     oc_family_when when;
     bool transposed; /* the file has [cols, rows] */
     bool residual;   /* --init divides its standard deviation by sqrt(2 * layers) */
+    /* Parts 1..parts of one file tensor: for each head the rows of part 1, then of part 2, ... */
+    uint8_t part, parts;
 } oc_family_tensor;
+
+/* Which layers see the window alone. */
+typedef enum oc_family_sliding {
+    OC_SLIDING_NONE,
+    OC_SLIDING_ALL,   /* all, when there is a window */
+    OC_SLIDING_LAST,  /* layer_types, else all but the first max_window_layers */
+    OC_SLIDING_PERIOD /* layer_types, else all but every window_pattern-th */
+} oc_family_sliding;
 
 typedef struct oc_family {
     const char *model_type;
@@ -93,13 +125,27 @@ typedef struct oc_family {
     const char *prefix;           /* of names in the file */
     bool prefix_optional;         /* checkpoints without it exist */
     const char *ignored[4];       /* ends of names of tensors that hold no parameter */
+    const char *head_alias;       /* another name of the head's tensor; NULL: none */
 
     oc_norm_kind norm;
     oc_position_kind position;
-    bool gated;
+    bool gated, plus_one, sandwich;
+    bool scaled_embedding; /* by sqrt(hidden) */
+    oc_family_sliding sliding;
+    oc_act act; /* of families whose config.json has no key for it */
+
+    double rope_theta;          /* when config.json has none */
+    const char *rope_theta_key; /* another name of rope_theta; NULL: none */
+    const char *partial_key;    /* of the part of a head that turns; NULL: all of it turns */
+    double partial;             /* when config.json has none */
+    unsigned rope_types;        /* bits of oc_rope_type */
+    bool long_names;            /* types "su" and "yarn" are old names of longrope */
+    bool rope_by_type;          /* one rope for full, one for sliding layers */
+
     int64_t inner_factor; /* intermediate = this * hidden when null; 0: the key is needed */
     int64_t position_offset;
-    int32_t bos_id, eos_id; /* when config.json has no such key; -1: none */
+    int32_t bos_id, eos_id, pad_id; /* when config.json has no such key; -1: none */
+    bool trains_padding; /* the reference's embedding has no padding_idx: see oc_model.still_id */
 
     const oc_family_field *fields;
     const oc_family_tensor *tensors;
@@ -117,11 +163,18 @@ const oc_family_field *oc_family_common(int32_t *n);
  * rope, notes). */
 OC_NODISCARD oc_status oc_family_read(const json_t *root, const char *origin, oc_model *m,
                                       oc_family_config *c, const oc_family **family, oc_error *err);
-/* rope_theta, and rope_scaling or rope_parameters (its newer name). */
-OC_NODISCARD oc_status oc_rope_read(const json_t *root, const char *origin, int64_t positions,
-                                    oc_rope_config *c, oc_error *err);
-/* inv_freq[rot_dim / 2]; returns the factor of cos and sin. */
-float oc_rope_fill(const oc_rope_config *c, int32_t rot_dim, float *inv_freq);
+/* c->ropes and c->n_ropes from rope_theta and rope_scaling or rope_parameters (its newer name),
+ * under the family's spellings. */
+OC_NODISCARD oc_status oc_rope_read(const json_t *root, const char *origin, const oc_family *family,
+                                    oc_family_config *c, oc_error *err);
+/* inv_freq[(dim + 1) / 2] for sequences of seq tokens. */
+void oc_rope_fill(const oc_rope_config *c, int64_t seq, float *inv_freq);
+/* The factor of cos and sin. */
+float oc_rope_scaling(const oc_rope_config *c);
+void oc_rope_release(oc_rope_config *c);
+/* c->sliding from layer_types, or the family's rule. */
+OC_NODISCARD oc_status oc_layers_read(const json_t *root, const char *origin,
+                                      const oc_family *family, oc_family_config *c, oc_error *err);
 
 /* A value as it stands in the file, cut to fit a message. */
 enum { OC_SHOWN_BYTES = 64 };

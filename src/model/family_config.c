@@ -65,11 +65,16 @@ static oc_status read_int(const reader *r, const char *key, const json_t *v, dou
 }
 
 static oc_status read_real(const reader *r, const char *key, const json_t *v, double min,
-                           double max, double *out) {
+                           double max, bool or_null, double *out) {
     double x = json_is_number(v) ? json_number_value(v) : NAN;
+    if (or_null && json_is_null(v)) {
+        *out = 0;
+        return OC_OK;
+    }
     if (!(x >= min && x <= max)) {
         char wanted[96];
-        snprintf(wanted, sizeof wanted, "a number from %g to %g", min, max);
+        snprintf(wanted, sizeof wanted, "a number from %g to %g%s", min, max,
+                 or_null ? ", or null" : "");
         return refuse(r, key, v, wanted);
     }
     *out = x;
@@ -131,34 +136,47 @@ static oc_status read_special(const reader *r, const oc_family_field *f, const j
     return OC_OK;
 }
 
-static oc_status read_field(const reader *r, const oc_family_field *f, oc_family_config *c) {
-    const json_t *v = json_object_get(r->root, f->key);
-    const char *key = f->key;
-    if (f->alias) {
-        const json_t *other = json_object_get(r->root, f->alias);
-        if (v && other && !json_equal(v, other))
-            return oc_fail(r->err, OC_E_INVALID,
-                           "%s: keys '%s' and '%s' mean the same and disagree; remove one",
-                           r->origin, f->key, f->alias);
-        if (!v && other) {
-            v = other;
-            key = f->alias;
-        }
+/* The field's value, NULL when there is none, and the key it stands under. */
+static oc_status find_value(const reader *r, const oc_family_field *f, const json_t **v,
+                            const char **key) {
+    *v = f->key ? json_object_get(r->root, f->key) : NULL;
+    *key = f->key;
+    const json_t *other = f->alias ? json_object_get(r->root, f->alias) : NULL;
+    if (*v && other && !json_equal(*v, other))
+        return oc_fail(r->err, OC_E_INVALID,
+                       "%s: keys '%s' and '%s' mean the same and disagree; remove one", r->origin,
+                       f->key, f->alias);
+    if (!*v && other) {
+        *v = other;
+        *key = f->alias;
     }
+    return OC_OK;
+}
+
+static oc_status read_field(const reader *r, const oc_family_field *f, oc_family_config *c) {
+    const json_t *v;
+    const char *key;
     void *at = (char *)c + f->offset;
+    OC_TRY(find_value(r, f, &v, &key));
     switch (f->rule) {
     case OC_FIELD_INT:
         *(int64_t *)at = (int64_t)f->fallback;
         return v ? read_int(r, key, v, f->min, f->max, at) : OC_OK;
     case OC_FIELD_REAL:
         *(double *)at = f->fallback;
-        return v ? read_real(r, key, v, f->min, f->max, at) : OC_OK;
+        return v ? read_real(r, key, v, f->min, f->max, f->text != NULL, at) : OC_OK;
     case OC_FIELD_BOOL:
         *(bool *)at = f->fallback != 0;
         if (!v) return OC_OK;
         if (!json_is_boolean(v)) return refuse(r, key, v, "true or false");
         *(bool *)at = json_is_true(v);
         return OC_OK;
+    case OC_FIELD_FIXED:
+        *(bool *)at = f->fallback != 0;
+        break;
+    case OC_FIELD_FIXED_REAL:
+        *(double *)at = f->fallback;
+        break;
     case OC_FIELD_ACT:
         *(oc_act *)at = (oc_act)(int)f->fallback;
         return v ? read_act(r, key, v, at) : OC_OK;
@@ -179,7 +197,7 @@ enum { KNOWN_MOST = 256 };
 /* Adds the keys of a table to list; their number afterwards. */
 static size_t list_keys(const oc_family_field *fields, int32_t n, const char **list, size_t at) {
     for (int32_t i = 0; i < n; i++) {
-        if (at < KNOWN_MOST) list[at++] = fields[i].key;
+        if (fields[i].key && at < KNOWN_MOST) list[at++] = fields[i].key;
         if (fields[i].alias && at < KNOWN_MOST) list[at++] = fields[i].alias;
     }
     return at;
@@ -229,10 +247,15 @@ static oc_status read_family(reader *r) {
                        "%s: key 'model_type' is %s; it selects the family: %s", r->origin,
                        v ? oc_family_shown(v, text) : "missing", known_names);
     r->family = oc_family_find(json_string_value(v));
+    const char *hint = strcmp(json_string_value(v), "gemma3") == 0
+                           ? ". Its checkpoints hold a vision model too; take one whose text model "
+                             "stands alone (gemma3_text)"
+                           : "";
     if (!r->family)
-        return oc_fail(r->err, OC_E_UNSUPPORTED,
-                       "%s: key 'model_type' is %s, a family that is not supported; supported: %s",
-                       r->origin, oc_family_shown(v, text), known_names);
+        return oc_fail(
+            r->err, OC_E_UNSUPPORTED,
+            "%s: key 'model_type' is %s, a family that is not supported; supported: %s%s",
+            r->origin, oc_family_shown(v, text), known_names, hint);
     snprintf(r->model->family, sizeof r->model->family, "%s", r->family->model_type);
     snprintf(r->model->architecture, sizeof r->model->architecture, "%s",
              r->family->architectures[0]);
@@ -304,9 +327,10 @@ static oc_status read_ids(const reader *r, int64_t vocab) {
     const json_t *eos = json_object_get(r->root, "eos_token_id");
     const json_t *pad = json_object_get(r->root, "pad_token_id");
     m->bos_id = r->family->bos_id < vocab ? r->family->bos_id : -1;
-    m->pad_id = -1;
+    m->pad_id = r->family->pad_id < vocab ? r->family->pad_id : -1;
     if (bos) OC_TRY(read_id(r, "bos_token_id", bos, vocab, &m->bos_id));
     if (pad) OC_TRY(read_id(r, "pad_token_id", pad, vocab, &m->pad_id));
+    m->still_id = r->family->trains_padding ? -1 : m->pad_id;
     m->n_eos = 0;
     if (!eos) {
         if (r->family->eos_id >= 0 && r->family->eos_id < vocab)
@@ -352,26 +376,28 @@ static oc_status check_heads(const reader *r, oc_family_config *c) {
                            r->origin, (long long)c->hidden, (long long)c->heads);
         c->head_dim = c->hidden / c->heads;
     }
-    if (r->family->position == OC_POS_ROPE && c->head_dim % 2 != 0)
-        return oc_fail(r->err, OC_E_INVALID,
-                       "%s: key 'head_dim' is %lld; rotary positions need an even one", r->origin,
-                       (long long)c->head_dim);
     return OC_OK;
 }
 
 oc_status oc_family_read(const json_t *root, const char *origin, oc_model *m, oc_family_config *c,
                          const oc_family **family, oc_error *err) {
     reader r = {root, origin, NULL, m, err};
-    *c = (oc_family_config){.attention_scaled = true};
     OC_TRY(read_family(&r));
+    *c = (oc_family_config){.attention_scaled = true,
+                            .norm_before = true,
+                            .norm_affine = true,
+                            .windowed = true,
+                            .act = r.family->act,
+                            .ropes = m->ropes};
     OC_TRY(read_architectures(&r));
     OC_TRY(read_dtype(&r));
     OC_TRY(read_fields(&r, c));
     if (c->intermediate == 0) c->intermediate = c->hidden * r.family->inner_factor;
+    if (c->embed_dim == 0) c->embed_dim = c->hidden;
     OC_TRY(check_heads(&r, c));
     OC_TRY(read_ids(&r, c->vocab));
-    if (r.family->position == OC_POS_ROPE)
-        OC_TRY(oc_rope_read(root, origin, c->positions, &c->rope, err));
+    OC_TRY(oc_layers_read(root, origin, r.family, c, err));
+    if (r.family->position == OC_POS_ROPE) OC_TRY(oc_rope_read(root, origin, r.family, c, err));
     OC_TRY(check_unknown(&r));
     *family = r.family;
     return OC_OK;

@@ -55,7 +55,10 @@ void oc_model_init_block(const oc_model *m, int32_t block, uint64_t seed, float 
                 at[k] = 1.0f;
         } else if (t->init == OC_INIT_NORMAL && t->init_std > 0) {
             stream s = open_stream(seed, t->name, t->init_std);
-            fill_normal(&s, (uint64_t)t->file_row0 * (uint64_t)t->cols, t->elements, at);
+            uint64_t cols = (uint64_t)t->cols, row = (uint64_t)t->file_row0;
+            uint64_t group = (uint64_t)(t->file_group > 0 ? t->file_group : t->rows) * cols;
+            for (uint64_t k = 0; k < t->elements; k += group, row += (uint64_t)t->file_stride)
+                fill_normal(&s, row * cols, group, at + k);
         }
     }
 }

@@ -11,8 +11,11 @@
 
 /* ---- finding -------------------------------------------------------------------------- */
 
+/* Under its name, the other one that heads may have, or without the prefix. */
 static const oc_tensor_info *find(const oc_model *m, const oc_tensors *t, const char *name) {
     const oc_tensor_info *x = oc_tensors_find(t, name);
+    if (!x && m->head_alias && strcmp(name, m->head_name) == 0)
+        x = oc_tensors_find(t, m->head_alias);
     size_t n = strlen(m->prefix);
     if (!x && m->prefix_optional && strncmp(name, m->prefix, n) == 0)
         x = oc_tensors_find(t, name + n);
@@ -197,6 +200,16 @@ static oc_status read_turned(oc_tensors *t, const oc_tensor_info *x, const oc_te
     return OC_OK;
 }
 
+/* Rows that stand in groups, one read a group. */
+static oc_status read_groups(oc_tensors *t, const oc_tensor_info *x, const oc_tensor_spec *s,
+                             oc_dtype dtype, char *dst, oc_error *err) {
+    uint64_t cols = (uint64_t)s->cols, n = (uint64_t)s->file_group * cols;
+    for (int64_t r = 0, at = s->file_row0; r < s->rows; r += s->file_group, at += s->file_stride)
+        OC_TRY(oc_tensors_read(t, x, (uint64_t)at * cols, n, dtype,
+                               dst + (uint64_t)r * cols * oc_dtype_bytes(dtype), err));
+    return OC_OK;
+}
+
 oc_status oc_model_read_block(const oc_model *m, oc_tensors *t, int32_t block, oc_dtype dtype,
                               void *dst, void *scratch, uint64_t scratch_bytes, oc_error *err) {
     const oc_block *b = &m->blocks[block];
@@ -212,6 +225,8 @@ oc_status oc_model_read_block(const oc_model *m, oc_tensors *t, int32_t block, o
         end = s->offset + s->elements;
         if (s->transposed)
             OC_TRY(read_turned(t, x, s, dtype, at, scratch, scratch_bytes, err));
+        else if (s->file_group > 0)
+            OC_TRY(read_groups(t, x, s, dtype, at, err));
         else
             OC_TRY(oc_tensors_read(t, x, (uint64_t)s->file_row0 * (uint64_t)s->cols, s->elements,
                                    dtype, at, err));

@@ -31,10 +31,18 @@ static bool present(const builder *b, const oc_family_tensor *t) {
     switch (t->when) {
     case OC_WHEN_ALWAYS:
         return true;
-    case OC_WHEN_ATTENTION_BIAS:
-        return b->config->attention_bias;
+    case OC_WHEN_QKV_BIAS:
+        return b->config->qkv_bias;
+    case OC_WHEN_OUT_BIAS:
+        return b->config->out_bias;
     case OC_WHEN_MLP_BIAS:
         return b->config->mlp_bias;
+    case OC_WHEN_QK_NORM:
+        return b->config->qk_norm;
+    case OC_WHEN_PROJECTED:
+        return b->config->embed_dim != b->config->hidden;
+    case OC_WHEN_FINAL_NORM:
+        return b->config->norm_before && !b->config->final_norm_removed;
     case OC_WHEN_UNTIED:
         return !b->config->tied;
     }
@@ -50,6 +58,12 @@ static int64_t dim_of(const builder *b, oc_family_dim d) {
         return c->hidden;
     case OC_DIM_INTER:
         return c->intermediate;
+    case OC_DIM_INTER2:
+        return 2 * c->intermediate;
+    case OC_DIM_EMBED:
+        return c->embed_dim;
+    case OC_DIM_HEAD:
+        return c->head_dim;
     case OC_DIM_Q:
         return c->heads * c->head_dim;
     case OC_DIM_KV:
@@ -65,12 +79,26 @@ static int64_t dim_of(const builder *b, oc_family_dim d) {
 }
 
 static bool is_norm(oc_weight w) {
-    return w == OC_W_NORM1 || w == OC_W_NORM2 || w == OC_W_FINAL_NORM;
+    return w == OC_W_NORM1 || w == OC_W_NORM2 || w == OC_W_POST1 || w == OC_W_POST2 ||
+           w == OC_W_QNORM || w == OC_W_KNORM || w == OC_W_FINAL_NORM || w == OC_W_EMBED_NORM;
 }
 
 static bool is_bias(oc_weight w) {
     return w == OC_W_NORM1_BIAS || w == OC_W_NORM2_BIAS || w == OC_W_FINAL_NORM_BIAS ||
-           w == OC_W_QKV_BIAS || w == OC_W_OUT_BIAS || w == OC_W_UP_BIAS || w == OC_W_DOWN_BIAS;
+           w == OC_W_EMBED_NORM_BIAS || w == OC_W_QKV_BIAS || w == OC_W_OUT_BIAS ||
+           w == OC_W_UP_BIAS || w == OC_W_DOWN_BIAS;
+}
+
+/* Norms without weights keep a place of zeros (oc_decoder_spec.norm_bare). */
+static bool is_bare(const builder *b, const oc_family_tensor *t) {
+    return !b->config->norm_affine && is_norm(t->weight) && present(b, t);
+}
+
+/* A tensor of the file. */
+static bool stored(const builder *b, const oc_family_tensor *t) {
+    bool norm = is_norm(t->weight) || t->weight == OC_W_NORM1_BIAS ||
+                t->weight == OC_W_NORM2_BIAS || t->weight == OC_W_FINAL_NORM_BIAS;
+    return present(b, t) && (b->config->norm_affine || !norm);
 }
 
 static bool has_weight(const builder *b, oc_weight w) {
@@ -93,7 +121,7 @@ static oc_status layer_elements(const builder *b, uint64_t *out) {
     int last = -1;
     for (int32_t i = 0; i < b->family->n_tensors; i++) {
         const oc_family_tensor *t = &b->family->tensors[i];
-        if (t->place != OC_BLOCK_LAYER || !present(b, t)) continue;
+        if (t->place != OC_BLOCK_LAYER || (!stored(b, t) && !is_bare(b, t))) continue;
         if ((int)t->weight != last) at = oc_align_up(at, GROUP_ALIGN);
         last = (int)t->weight;
         uint64_t n;
@@ -108,8 +136,8 @@ static oc_status layer_elements(const builder *b, uint64_t *out) {
 /* Bytes of 16-byte states of the whole model must be countable; the blocks' sums then are too. */
 static oc_status check_total(const builder *b, uint64_t layer) {
     const oc_family_config *c = b->config;
-    uint64_t table, total;
-    if (!oc_mul_u64((uint64_t)c->vocab + (uint64_t)c->positions, (uint64_t)c->hidden, &table) ||
+    uint64_t table, total, width = oc_max_u64((uint64_t)c->hidden, (uint64_t)c->embed_dim);
+    if (!oc_mul_u64((uint64_t)c->vocab + (uint64_t)c->positions, width, &table) ||
         !oc_mul_u64(layer, (uint64_t)c->layers, &total) || table > INT64_MAX / 128 ||
         total > INT64_MAX / 128)
         return too_large(b, "all parameters");
@@ -117,7 +145,7 @@ static oc_status check_total(const builder *b, uint64_t layer) {
 }
 
 static int64_t chunk_rows(const builder *b, uint64_t layer) {
-    uint64_t tile = (uint64_t)b->config->hidden * OC_HEAD_TILE;
+    uint64_t tile = (uint64_t)b->config->embed_dim * OC_HEAD_TILE;
     uint64_t tiles = oc_max_u64(1, layer / tile);
     uint64_t all = oc_ceil_div((uint64_t)b->config->vocab, OC_HEAD_TILE);
     return (int64_t)(oc_min_u64(tiles, all) * OC_HEAD_TILE);
@@ -126,7 +154,7 @@ static int64_t chunk_rows(const builder *b, uint64_t layer) {
 /* ---- building ------------------------------------------------------------------------- */
 
 static oc_status allocate(builder *b, int32_t n_chunks) {
-    int64_t per[OC_BLOCK_FINAL_NORM + 1] = {0};
+    int64_t per[OC_BLOCK_KINDS] = {0};
     size_t longest = 0;
     for (int32_t i = 0; i < b->family->n_tensors; i++) {
         if (!present(b, &b->family->tensors[i])) continue;
@@ -135,9 +163,10 @@ static oc_status allocate(builder *b, int32_t n_chunks) {
     }
     int64_t layers = b->config->layers;
     int64_t chunked = (per[OC_BLOCK_TABLE] + per[OC_BLOCK_HEAD]) * n_chunks;
-    int64_t tensors =
-        chunked + per[OC_BLOCK_POSITION] + per[OC_BLOCK_FINAL_NORM] + per[OC_BLOCK_LAYER] * layers;
-    int64_t blocks = chunked + (per[OC_BLOCK_POSITION] > 0) + 1 + layers;
+    int64_t tensors = chunked + per[OC_BLOCK_POSITION] + per[OC_BLOCK_FRONT] +
+                      per[OC_BLOCK_FINAL_NORM] + per[OC_BLOCK_LAYER] * layers;
+    int64_t blocks =
+        chunked + (per[OC_BLOCK_POSITION] > 0) + (per[OC_BLOCK_FRONT] > 0) + 1 + layers;
     oc_model *m = b->model;
     m->blocks = calloc((size_t)blocks, sizeof *m->blocks);
     m->tensors = calloc((size_t)tensors, sizeof *m->tensors);
@@ -178,8 +207,16 @@ static void add_tensor(builder *b, oc_block *block, const oc_family_tensor *t, c
     s->file_dims[0] = t->transposed ? cols : rows;
     s->file_dims[1] = t->transposed ? rows : cols;
     s->transposed = t->transposed;
+    if (t->parts > 0) {
+        s->file_dims[0] *= t->parts;
+        s->file_group = b->config->head_dim;
+        s->file_stride = t->parts * b->config->head_dim;
+        s->file_row0 = (t->part - 1) * b->config->head_dim;
+    }
     s->decay = !is_norm(t->weight) && !is_bias(t->weight);
-    s->init = is_bias(t->weight) ? OC_INIT_ZERO : is_norm(t->weight) ? OC_INIT_ONE : OC_INIT_NORMAL;
+    s->init = OC_INIT_NORMAL;
+    if (is_norm(t->weight)) s->init = b->family->plus_one ? OC_INIT_ZERO : OC_INIT_ONE;
+    if (is_bias(t->weight)) s->init = OC_INIT_ZERO;
     double std = b->config->initializer_range;
     if (t->residual) std /= sqrt(2.0 * (double)b->config->layers);
     s->init_std = s->init == OC_INIT_NORMAL ? (float)std : 0.0f;
@@ -208,20 +245,42 @@ static void end_block(builder *b, oc_block *block) {
     b->model->max_block_elements = oc_max_u64(b->model->max_block_elements, block->elements);
 }
 
-/* One block with all the family's tensors of its kind; its number, or -1 when there are none. */
+/* One block with all the family's tensors of its kind; its number, or -1 when there are none. Parts
+ * of one file tensor share the storage of its name. */
 static int32_t add_block(builder *b, oc_block_kind kind, int32_t index) {
     int32_t number = b->model->n_blocks;
     oc_block *block = NULL;
+    const char *pattern = "", *name = NULL;
     for (int32_t i = 0; i < b->family->n_tensors; i++) {
         const oc_family_tensor *t = &b->family->tensors[i];
-        if (t->place != kind || !present(b, t)) continue;
+        if (t->place != kind || (!stored(b, t) && !is_bare(b, t))) continue;
         int64_t rows = kind == OC_BLOCK_POSITION ? dim_of(b, t->rows) : 0;
         if (!block) block = begin_block(b, kind, index, 0, rows);
-        add_tensor(b, block, t, make_name(b, t->name, index));
+        if (is_bare(b, t)) {
+            block->elements = oc_align_up(block->elements, GROUP_ALIGN);
+            block->offset[t->weight] = (int64_t)block->elements;
+            block->elements += (uint64_t)dim_of(b, t->rows);
+            continue;
+        }
+        if (strcmp(pattern, t->name) != 0) name = make_name(b, t->name, index);
+        pattern = t->name;
+        add_tensor(b, block, t, name);
     }
     if (!block) return -1;
+    if (kind == OC_BLOCK_LAYER)
+        block->variant = b->config->sliding[index] && b->model->decoder.n_variants > 1;
     end_block(b, block);
     return number;
+}
+
+/* There always is one, be it all padding: a plan has a place for it. */
+static int32_t add_final(builder *b) {
+    int32_t number = add_block(b, OC_BLOCK_FINAL_NORM, 0);
+    if (number >= 0) return number;
+    oc_block *block = begin_block(b, OC_BLOCK_FINAL_NORM, 0, 0, 0);
+    block->elements = GROUP_ALIGN;
+    end_block(b, block);
+    return b->model->n_blocks - 1;
 }
 
 /* The chunks of one vocabulary matrix; the number of the first, or -1 when the model has none. */
@@ -254,14 +313,44 @@ static oc_status build_blocks(builder *b) {
     m->first_table = add_chunks(b, OC_BLOCK_TABLE, rows);
     m->n_table = m->n_blocks;
     m->position_block = add_block(b, OC_BLOCK_POSITION, 0);
+    m->front_block = add_block(b, OC_BLOCK_FRONT, 0);
     m->first_layer = m->n_blocks;
     for (int32_t i = 0; i < m->n_layers; i++)
         add_block(b, OC_BLOCK_LAYER, i);
-    m->final_norm_block = add_block(b, OC_BLOCK_FINAL_NORM, 0);
+    m->final_norm_block = add_final(b);
     int32_t head = add_chunks(b, OC_BLOCK_HEAD, rows);
     m->first_head = m->tied ? m->first_table : head;
     m->n_head = n_chunks;
     return OC_OK;
+}
+
+static oc_norm_placement placement_of(const builder *b) {
+    if (b->family->sandwich) return OC_PLACE_SANDWICH;
+    if (b->config->parallel) return OC_PLACE_PARALLEL;
+    return b->config->norm_before ? OC_PLACE_PRE : OC_PLACE_POST;
+}
+
+/* Layers without a window first; one variant when all layers are alike. */
+static void fill_variants(builder *b) {
+    const oc_family_config *c = b->config;
+    oc_decoder_spec *d = &b->model->decoder;
+    int32_t sliding = 0;
+    for (int64_t i = 0; i < c->layers; i++)
+        sliding += c->sliding[i];
+    oc_layer_variant full = {0, 0, 1, (int32_t)c->layers - sliding};
+    oc_layer_variant narrow = {c->window, c->n_ropes > 1, 1, sliding};
+    d->variants[0] = full.layers > 0 ? full : narrow;
+    d->variants[1] = narrow;
+    d->n_variants = full.layers > 0 && narrow.layers > 0 ? 2 : 1;
+    for (int32_t i = 0; i < OC_VARIANTS; i++)
+        if (c->n_ropes > 0)
+            d->variants[i].rope_scaling = oc_rope_scaling(&c->ropes[d->variants[i].rope]);
+}
+
+static float attention_scale(const oc_family_config *c) {
+    if (!c->attention_scaled) return 1.0f;
+    if (c->query_scalar > 0) return (float)(1 / sqrt(c->query_scalar));
+    return 1.0f / sqrtf((float)c->head_dim);
 }
 
 static void fill_decoder(builder *b) {
@@ -274,54 +363,78 @@ static void fill_decoder(builder *b) {
     d->head_dim = (int32_t)c->head_dim;
     d->norm = b->family->norm;
     d->norm_eps = (float)c->norm_eps;
+    d->norm_bare = !c->norm_affine;
+    d->norm_plus_one = b->family->plus_one || d->norm_bare;
+    d->placement = placement_of(b);
+    d->qk_norm = c->qk_norm;
     d->position = b->family->position;
-    d->rot_dim = d->position == OC_POS_ROPE ? d->head_dim : 0;
-    d->rope_theta = (float)c->rope.theta;
-    d->rope_scaling = 1.0f;
-    d->attention_scale = c->attention_scaled ? 1.0f / sqrtf((float)c->head_dim) : 1.0f;
-    d->window = 0;
+    d->rot_dim = d->position == OC_POS_ROPE ? (c->ropes[0].dim + 1) / 2 * 2 : 0;
+    d->attention_scale = attention_scale(c);
+    d->attention_cap = (float)c->attention_cap;
+    d->logit_cap = (float)c->logit_cap;
     d->qkv_bias = has_weight(b, OC_W_QKV_BIAS);
     d->out_bias = has_weight(b, OC_W_OUT_BIAS);
     d->mlp_bias = has_weight(b, OC_W_UP_BIAS);
     d->act = c->act;
     d->gated = b->family->gated;
+    fill_variants(b);
 }
 
 static void fill_model(builder *b) {
     const oc_family_config *c = b->config;
     oc_model *m = b->model;
+    m->n_ropes = c->n_ropes;
     fill_decoder(b);
     m->n_layers = (int32_t)c->layers;
     m->vocab = c->vocab;
     m->hidden = c->hidden;
+    m->embed_dim = c->embed_dim;
     m->max_positions = c->positions;
     m->position_offset = b->family->position_offset;
     m->tied = c->tied;
-    m->embedding_scale = 1.0f;
+    m->embedding_scale = b->family->scaled_embedding ? (float)sqrt((double)c->hidden) : 1.0f;
     m->initializer_range = (float)c->initializer_range;
     m->prefix = b->family->prefix;
     m->prefix_optional = b->family->prefix_optional;
     m->ignored = b->family->ignored;
+    m->head_alias = b->family->head_alias;
     for (int32_t i = 0; i < b->family->n_tensors; i++)
         if (b->family->tensors[i].place == OC_BLOCK_HEAD) m->head_name = b->family->tensors[i].name;
 }
 
-static oc_status fill_rope(builder *b) {
-    oc_decoder_spec *d = &b->model->decoder;
-    if (d->rot_dim == 0) return OC_OK;
-    b->model->inv_freq = malloc((size_t)(d->rot_dim / 2) * sizeof(float));
-    if (!b->model->inv_freq)
-        return oc_fail(b->err, OC_E_MEMORY, "%s: no memory for the rotary table", b->origin);
-    d->rope_scaling = oc_rope_fill(&b->config->rope, d->rot_dim, b->model->inv_freq);
+/* Slopes of attention with linear biases (Press et al., arXiv 2108.12409): a geometric series for a
+ * power of two heads; the heads beyond it take every other value of the next one's series. */
+static void fill_slopes(int32_t heads, float *slopes) {
+    int32_t power = 1;
+    while (power * 2 <= heads)
+        power *= 2;
+    float base = (float)exp2(-exp2(3 - log2(power)));
+    float between = (float)exp2(-exp2(2 - log2(power)));
+    for (int32_t i = 0; i < heads; i++)
+        slopes[i] =
+            i < power ? powf(base, (float)(i + 1)) : powf(between, (float)(2 * (i - power) + 1));
+}
+
+static oc_status fill_positions(builder *b) {
+    oc_model *m = b->model;
+    const oc_decoder_spec *d = &m->decoder;
+    m->n_inv_freq = d->position == OC_POS_ALIBI ? d->heads : m->n_ropes * (d->rot_dim / 2);
+    if (m->n_inv_freq == 0) return OC_OK;
+    m->inv_freq = malloc((size_t)m->n_inv_freq * sizeof(float));
+    if (!m->inv_freq)
+        return oc_fail(b->err, OC_E_MEMORY, "%s: no memory for the table of positions", b->origin);
+    oc_model_rope(m, 1, m->inv_freq);
     return OC_OK;
 }
 
 static oc_status build(oc_model *m, const json_t *root, const char *origin, oc_error *err) {
     oc_family_config config;
     builder b = {m, NULL, &config, origin, 0, err};
+    m->ropes = calloc(OC_VARIANTS, sizeof *m->ropes);
+    if (!m->ropes) return oc_fail(err, OC_E_MEMORY, "%s: no memory for a model", origin);
     OC_TRY(oc_family_read(root, origin, m, &config, &b.family, err));
     fill_model(&b);
-    OC_TRY(fill_rope(&b));
+    OC_TRY(fill_positions(&b));
     return build_blocks(&b);
 }
 
@@ -387,5 +500,14 @@ void oc_model_close(oc_model *m) {
     free(m->tensors);
     free(m->names);
     free(m->inv_freq);
+    for (int32_t i = 0; m->ropes && i < OC_VARIANTS; i++)
+        oc_rope_release(&m->ropes[i]);
+    free(m->ropes);
     free(m);
+}
+
+void oc_model_rope(const oc_model *m, int64_t seq, float *inv_freq) {
+    if (m->decoder.position == OC_POS_ALIBI) fill_slopes(m->decoder.heads, inv_freq);
+    for (int32_t i = 0; i < m->n_ropes; i++)
+        oc_rope_fill(&m->ropes[i], seq, inv_freq + i * (m->decoder.rot_dim / 2));
 }

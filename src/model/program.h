@@ -29,6 +29,7 @@ typedef struct oc_program_batch {
 
 /* Bytes, each a multiple of 64. */
 uint64_t oc_program_act_bytes(const oc_program_shape *s);  /* [T, hidden] in dtype */
+uint64_t oc_program_row_bytes(const oc_program_shape *s);  /* [T, embed_dim] in dtype */
 uint64_t oc_program_save_bytes(const oc_program_shape *s); /* one layer's saved tensors */
 uint64_t
 oc_program_work_bytes(const oc_program_shape *s); /* workspace of a layer op, without a save area */
@@ -41,12 +42,26 @@ oc_program_head_state_bytes(const oc_program_shape *s); /* xn, its statistics, l
 double oc_program_layer_flops(const oc_program_shape *s);
 double oc_program_chunk_flops(const oc_program_shape *s, int64_t rows);
 
-/* act = embedding_scale * rows (+ position rows; NULL: none). rows: [T, hidden] gathered
- * embeddings. */
+/* The factor of embedding rows as it is applied: rounded to the dtype. The gradient of a row is
+ * this times the gradient of act. */
+float oc_program_embedding_scale(const oc_program_shape *s);
+/* Models without a front block: act = scale * rows (+ position rows; NULL: none). rows: [T, hidden]
+ * gathered embeddings. */
 void oc_program_embed(const oc_program_shape *s, const void *rows, const void *position_rows,
                       void *act);
 
-/* out = layer(in). save: oc_program_save_bytes(), written. */
+/* Models with a front block (their embedding scale is 1): act = front(rows) (+ position rows).
+ * rows: [T, embed_dim]; position_rows: [T, hidden] or NULL; work: oc_program_work_bytes(). */
+void oc_program_front_forward(const oc_program_shape *s, const oc_block *block, const void *weights,
+                              const void *rows, const void *position_rows, void *act, void *work);
+/* d: gradient of act (and of the position rows), read; rows: as in the forward; d_rows: [T,
+ * embed_dim], written; grads: the block's flat gradient, every element written. */
+void oc_program_front_backward(const oc_program_shape *s, const oc_block *block,
+                               const void *weights, const void *rows, const void *d, void *d_rows,
+                               void *grads, void *work);
+
+/* out = layer(in). inv_freq: the model's table of that name (oc_model_rope()), in device memory.
+ * save: oc_program_save_bytes(), written. */
 void oc_program_layer_forward(const oc_program_shape *s, const oc_block *block, const void *weights,
                               const float *inv_freq, const oc_program_batch *b, const void *in,
                               void *out, void *save, void *work);
@@ -58,7 +73,7 @@ void oc_program_layer_backward(const oc_program_shape *s, const oc_block *block,
                                const oc_program_batch *b, const void *in, void *d, void *grads,
                                void *save, bool recompute, void *work);
 
-/* Final norm into the head state; starts the cross-entropy state and zeroes dxn. */
+/* Final norm and projection into the head state; starts the cross-entropy state and zeroes dxn. */
 void oc_program_final_forward(const oc_program_shape *s, const oc_block *block, const void *weights,
                               const void *in, void *state);
 /* One chunk of the head: online log-sum-exp of its logits. */
@@ -72,7 +87,7 @@ void oc_program_loss(const oc_program_shape *s, const oc_program_batch *b, void 
 void oc_program_head_backward(const oc_program_shape *s, const oc_block *chunk, const void *weights,
                               const oc_program_batch *b, float dscale, void *grads, void *state,
                               void *work);
-/* d = gradient of `in`; grads: the final norm's flat gradient. */
+/* d = gradient of `in`; grads: the final block's flat gradient. */
 void oc_program_final_backward(const oc_program_shape *s, const oc_block *block,
                                const void *weights, const void *in, void *d, void *grads,
                                void *state);

@@ -91,11 +91,27 @@ static oc_status write_turned(saver *v, int32_t first, int32_t end) {
     return OC_OK;
 }
 
+/* The parts of a fused tensor, group by group; they are in one block. */
+static oc_status write_groups(saver *v, int32_t first, int32_t end) {
+    const oc_tensor_spec *s = &v->m->tensors[first];
+    OC_TRY(hold(v, v->block_of[first]));
+    size_t e = oc_dtype_bytes(v->dtype);
+    uint64_t n = (uint64_t)s->file_group * (uint64_t)s->cols;
+    for (uint64_t at = 0; at < s->elements; at += n)
+        for (int32_t i = first; i < end; i++)
+            OC_TRY(oc_writer_append(v->w,
+                                    (const char *)v->values + (v->m->tensors[i].offset + at) * e,
+                                    v->dtype, n, v->err));
+    return OC_OK;
+}
+
 static oc_status write_all(saver *v, const int32_t *first, int32_t n) {
     for (int32_t k = 0; k < n; k++) {
         int32_t d = oc_writer_at(v->w, k);
         if (v->m->tensors[first[d]].transposed)
             OC_TRY(write_turned(v, first[d], first[d + 1]));
+        else if (v->m->tensors[first[d]].file_group > 0)
+            OC_TRY(write_groups(v, first[d], first[d + 1]));
         else
             OC_TRY(write_straight(v, first[d], first[d + 1]));
     }

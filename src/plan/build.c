@@ -345,6 +345,18 @@ static void settle_grad(build *b, uint32_t block, uint32_t micro, oc_buffer_id f
         settle_piece(b, block, micro, k, from);
 }
 
+/* What the backward of the layers leaves is the gradient of position rows; that of token rows only
+ * where nothing stands between them and the first layer. */
+static oc_value place_gradient(uint32_t micro) { return oc_build_value(OC_V_DACT, 0, micro, 0, 0); }
+
+static bool rows_differ(const oc_model *m) {
+    return m->front_block >= 0 || m->embedding_scale != 1.0f;
+}
+
+static oc_value row_gradient(const oc_model *m, uint32_t micro) {
+    return oc_build_value(OC_V_DACT, 0, micro, 0, rows_differ(m) ? 1 : 0);
+}
+
 /* The rows of all micro-batches into one chunk of a table: the last fold of the chunk. */
 static void fold_rows(build *b, uint32_t block) {
     const oc_model *m = b->spec->model;
@@ -355,7 +367,9 @@ static void fold_rows(build *b, uint32_t block) {
     b->op.index = b->ids->order;
     b->op.demand.bytes = m->blocks[block].elements * 4;
     emit(b);
-    reads(b, OC_ROLE_SRC, b->drows, UINT32_MAX, oc_build_value(OC_V_DACT, 0, OC_EACH_MICRO, 0, 0));
+    bool places = m->blocks[block].kind == OC_BLOCK_POSITION;
+    reads(b, OC_ROLE_SRC, places ? b->dplaces : b->drows, UINT32_MAX,
+          places ? place_gradient(OC_EACH_MICRO) : row_gradient(m, OC_EACH_MICRO));
     reads(b, OC_ROLE_BATCH, b->ids->order, UINT32_MAX, oc_build_value(OC_V_BATCH, 1, 0, 0, 0));
     reads(b, OC_ROLE_CELLS_IN, b->ids->control, UINT32_MAX, oc_build_value(OC_V_CELL, 1, 0, 0, 0));
     oc_value done = grad_value(block, 0, stage);
@@ -374,7 +388,8 @@ static void fetch_rows(build *b, uint32_t micro, uint32_t block, uint32_t blocks
        OC_BODY_FETCH_ROWS, block, UINT32_MAX, micro);
     b->op.blocks = blocks;
     b->op.index = b->ids->batch;
-    b->op.demand.bytes = b->spec->sizes.act_bytes;
+    bool places = b->spec->model->blocks[block].kind == OC_BLOCK_POSITION;
+    b->op.demand.bytes = places ? b->spec->sizes.act_bytes : b->spec->sizes.row_bytes;
     if_live(b, micro);
     emit(b);
     for (uint32_t i = block; i < block + blocks; i++)
@@ -383,23 +398,37 @@ static void fetch_rows(build *b, uint32_t micro, uint32_t block, uint32_t blocks
     writes(b, OC_ROLE_ROWS, to, 1, oc_build_value(OC_V_ROWS, block, micro, 0, 0));
 }
 
-static void embed(build *b, uint32_t micro) {
+static void fetch_token_rows(build *b, uint32_t micro) {
     const oc_model *m = b->spec->model;
     fetch_rows(b, micro, (uint32_t)m->first_table, (uint32_t)m->n_table, b->rows);
-    if (m->position_block >= 0)
-        fetch_rows(b, micro, (uint32_t)m->position_block, 1, b->position_rows);
+}
+
+static void reads_token_rows(build *b, uint32_t micro) {
+    uint32_t table = (uint32_t)b->spec->model->first_table;
+    reads(b, OC_ROLE_ROWS, b->rows, 1, oc_build_value(OC_V_ROWS, table, micro, 0, 0));
+}
+
+static void embed(build *b, uint32_t micro) {
+    const oc_model *m = b->spec->model;
+    bool places = m->position_block >= 0, front = m->front_block >= 0;
+    oc_body_id body = front    ? places ? OC_BODY_FRONT_POSITIONS : OC_BODY_FRONT_FORWARD
+                      : places ? OC_BODY_EMBED_POSITIONS
+                               : OC_BODY_EMBED;
+    uint32_t block = (uint32_t)(front ? m->front_block : m->first_table);
+    oc_buffer_id w = front ? use_weight(b, block) : OC_NO_BUFFER;
+    fetch_token_rows(b, micro);
+    if (places) fetch_rows(b, micro, (uint32_t)m->position_block, 1, b->position_rows);
     oc_buffer_id out = make_act(b, 0, micro, OC_NO_BUFFER);
-    op(b, OC_OP_FORWARD, OC_LANE_COMPUTE,
-       m->position_block >= 0 ? OC_BODY_EMBED_POSITIONS : OC_BODY_EMBED, (uint32_t)m->first_table,
-       UINT32_MAX, micro);
+    op(b, OC_OP_FORWARD, OC_LANE_COMPUTE, body, block, UINT32_MAX, micro);
     if_live(b, micro);
     emit(b);
-    reads(b, OC_ROLE_ROWS, b->rows, 1,
-          oc_build_value(OC_V_ROWS, (uint32_t)m->first_table, micro, 0, 0));
-    if (m->position_block >= 0)
+    if (front) reads_weight(b, block, w);
+    reads_token_rows(b, micro);
+    if (places)
         reads(b, OC_ROLE_POSITION_ROWS, b->position_rows, 1,
               oc_build_value(OC_V_ROWS, (uint32_t)m->position_block, micro, 0, 0));
     writes(b, OC_ROLE_OUT, out, 1, act_value(0, micro));
+    if (front) writes(b, OC_ROLE_WORK, b->work, 1, scratch_value());
     retire_act(b, 0, micro, out);
 }
 
@@ -581,15 +610,56 @@ static void layer_backward(build *b, uint32_t layer, uint32_t micro) {
     settle_grad(b, block, micro, g);
 }
 
-/* The gradient of the embedding's output leaves as rows. */
-static void embed_backward(build *b, uint32_t micro) {
-    op(b, OC_OP_RETIRE, b->spec->place.resident ? OC_LANE_COMPUTE : OC_LANE_D2H, OC_BODY_COPY, 0,
-       UINT32_MAX, micro);
-    b->op.demand.bytes = b->row_bytes;
+static void front_backward(build *b, uint32_t micro) {
+    uint32_t block = (uint32_t)b->spec->model->front_block;
+    oc_buffer_id w = use_weight(b, block);
+    fetch_token_rows(b, micro);
+    oc_buffer_id g = make_grad(b, block, micro);
+    op(b, OC_OP_BACKWARD, OC_LANE_COMPUTE, OC_BODY_FRONT_BACKWARD, block, UINT32_MAX, micro);
     if_live(b, micro);
     emit(b);
-    reads(b, OC_ROLE_SRC, d_of(b, micro), 1, d_value(0, micro));
-    access(b, OC_ROLE_DST, OC_WRITE, b->drows, micro, 1, d_value(0, micro), none);
+    reads_weight(b, block, w);
+    reads_token_rows(b, micro);
+    reads(b, OC_ROLE_D, d_of(b, micro), 1, d_value(0, micro));
+    writes(b, OC_ROLE_OUT, b->front_d, 1, row_gradient(b->spec->model, micro));
+    writes(b, OC_ROLE_WORK, b->work, 1, scratch_value());
+    writes(b, OC_ROLE_GRAD_OUT, g, pieces_of(b, block), grad_value(block, micro, 0));
+    settle_grad(b, block, micro, g);
+}
+
+static void scale_rows(build *b, uint32_t micro) {
+    const oc_model *m = b->spec->model;
+    op(b, OC_OP_BACKWARD, OC_LANE_COMPUTE, OC_BODY_SCALE_ROWS, (uint32_t)m->first_table, UINT32_MAX,
+       micro);
+    if_live(b, micro);
+    emit(b);
+    access(b, OC_ROLE_D, OC_FOLD, d_of(b, micro), 0, 1, d_value(0, micro), row_gradient(m, micro));
+}
+
+static void retire_rows(build *b, uint32_t micro, oc_buffer_id from, oc_buffer_id to,
+                        uint64_t bytes, oc_value v) {
+    op(b, OC_OP_RETIRE, b->spec->place.resident ? OC_LANE_COMPUTE : OC_LANE_D2H, OC_BODY_COPY, 0,
+       UINT32_MAX, micro);
+    b->op.demand.bytes = bytes;
+    if_live(b, micro);
+    emit(b);
+    reads(b, OC_ROLE_SRC, from, 1, v);
+    access(b, OC_ROLE_DST, OC_WRITE, to, micro, 1, v, none);
+}
+
+/* The gradients of the embedding's and the positions' rows leave as rows. */
+static void embed_backward(build *b, uint32_t micro) {
+    const oc_model *m = b->spec->model;
+    oc_buffer_id d = d_of(b, micro);
+    if (b->dplaces != b->drows)
+        retire_rows(b, micro, d, b->dplaces, b->place_bytes, place_gradient(micro));
+    if (m->front_block >= 0) {
+        front_backward(b, micro);
+        d = b->front_d;
+    } else if (rows_differ(m)) {
+        scale_rows(b, micro);
+    }
+    retire_rows(b, micro, d, b->drows, b->row_bytes, row_gradient(m, micro));
 }
 
 static void head_backward_group(build *b, uint32_t lo, uint32_t hi) {

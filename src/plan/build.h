@@ -9,7 +9,8 @@
  * head gradients before its embedding gradients.
  *
  * An embedding is never moved whole for its lookup: fetch_rows brings the rows of the micro-batch.
- * Its gradient is retired as rows too, and folded once at the end of the step. */
+ * Its gradient is retired as rows too, and folded once at the end of the step. A model whose rows
+ * pass through a front block first (norm or projection) fetches them again for its backward. */
 #ifndef OC_BUILD_H
 #define OC_BUILD_H
 
@@ -22,6 +23,8 @@ typedef enum oc_body_id {
     OC_BODY_FETCH_ROWS,      /* rows of SRC (many) chosen by BATCH -> ROWS */
     OC_BODY_EMBED,           /* ROWS -> OUT */
     OC_BODY_EMBED_POSITIONS, /* ROWS + POSITION_ROWS -> OUT */
+    OC_BODY_FRONT_FORWARD,   /* the same through the front block */
+    OC_BODY_FRONT_POSITIONS,
     OC_BODY_LAYER_FORWARD,
     OC_BODY_FINAL_FORWARD,
     OC_BODY_HEAD_FORWARD,
@@ -30,6 +33,8 @@ typedef enum oc_body_id {
     OC_BODY_FINAL_BACKWARD,
     OC_BODY_LAYER_BACKWARD,  /* from saved tensors */
     OC_BODY_LAYER_RECOMPUTE, /* the same, forward first */
+    OC_BODY_FRONT_BACKWARD,  /* D -> OUT, gradient of the rows */
+    OC_BODY_SCALE_ROWS,      /* D becomes the gradient of the rows */
     OC_BODY_FOLD,            /* GRAD += SRC */
     OC_BODY_FOLD_LAST,       /* as FOLD, with norm partials, also of a micro-batch without rows */
     OC_BODY_FOLD_FIRST,      /* GRAD = SRC */
@@ -57,7 +62,8 @@ typedef struct oc_placement {
 } oc_placement;
 
 typedef struct oc_build_sizes {
-    uint64_t act_bytes, save_bytes, work_bytes, head_work_bytes, head_state_bytes, scratch_bytes;
+    uint64_t act_bytes, row_bytes, save_bytes, work_bytes, head_work_bytes, head_state_bytes;
+    uint64_t scratch_bytes;
     double layer_flops, head_row_flops; /* forward, of a micro-batch */
 } oc_build_sizes;
 

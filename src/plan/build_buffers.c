@@ -31,7 +31,7 @@ static oc_buffer_id transient(build *b, const char *name, int32_t i, oc_tier tie
 }
 
 static const char *block_name(const oc_block *x, char *buf, size_t n) {
-    static const char kinds[] = {'E', 'H', 'P', 'L', 'N'};
+    static const char kinds[] = {'E', 'H', 'P', 'F', 'L', 'N'};
     (void)snprintf(buf, n, "%c%d", kinds[x->kind], x->index);
     return buf;
 }
@@ -101,6 +101,26 @@ static void pools(build *b) {
         b->stages[i] = transient(b, "stage", (int32_t)i, OC_TIER_HOST, OC_USE_STAGING, stage, 0);
 }
 
+/* One contiguous matrix of rows each, so no padding between micro-batches. Without anything between
+ * the rows and the first layer token and position rows have the same gradient. */
+static void row_gradients(build *b) {
+    const oc_build_spec *s = b->spec;
+    const oc_model *m = s->model;
+    oc_tier tier = s->place.resident ? s->place.compute : OC_TIER_HOST;
+    uint64_t tokens = (uint64_t)(s->batch * s->seq), width = oc_dtype_bytes(s->dtype);
+    uint64_t micros = (uint64_t)s->micros;
+    b->row_bytes = tokens * (uint64_t)m->embed_dim * width;
+    b->place_bytes = tokens * (uint64_t)m->hidden * width;
+    b->drows = transient(b, "drows", -1, tier, OC_USE_STAGING, b->row_bytes * micros, b->row_bytes);
+    b->dplaces = b->drows;
+    if (m->front_block < 0) return;
+    b->front_d =
+        transient(b, "drow", -1, s->place.compute, OC_USE_ACTIVATIONS, s->sizes.row_bytes, 0);
+    if (m->position_block >= 0)
+        b->dplaces = transient(b, "dplaces", -1, tier, OC_USE_STAGING, b->place_bytes * micros,
+                               b->place_bytes);
+}
+
 static void activations(build *b) {
     const oc_build_spec *s = b->spec;
     const oc_placement *p = &s->place;
@@ -118,15 +138,10 @@ static void activations(build *b) {
     }
     for (int32_t i = 0; i < p->act_slots; i++)
         b->act_cache.slots[i] = transient(b, "A", i, p->compute, use, s->sizes.act_bytes, 0);
-    b->rows = transient(b, "rows", -1, p->compute, use, s->sizes.act_bytes, 0);
+    b->rows = transient(b, "rows", -1, p->compute, use, s->sizes.row_bytes, 0);
     if (s->model->position_block >= 0)
         b->position_rows = transient(b, "positions", -1, p->compute, use, s->sizes.act_bytes, 0);
-    /* one contiguous matrix of rows, so no padding between micro-batches */
-    uint64_t rows = (uint64_t)(s->batch * s->seq * s->model->hidden) * oc_dtype_bytes(s->dtype);
-    b->row_bytes = rows;
-    if (s->train)
-        b->drows = transient(b, "drows", -1, p->resident ? p->compute : OC_TIER_HOST,
-                             OC_USE_STAGING, rows * (uint64_t)s->micros, rows);
+    if (s->train) row_gradients(b);
 }
 
 /* A layer's work and the head's never live at the same time: one group. */
@@ -219,6 +234,12 @@ static const struct {
     {OC_BODY_EMBED, {.reads = BIT(ROWS), .writes = BIT(OUT), OF_MICRO}},
     {OC_BODY_EMBED_POSITIONS,
      {.reads = BIT(ROWS) | BIT(POSITION_ROWS), .writes = BIT(OUT), OF_MICRO}},
+    {OC_BODY_FRONT_FORWARD,
+     {.reads = BIT(WEIGHT) | BIT(ROWS), .writes = BIT(OUT) | BIT(WORK), OF_MICRO}},
+    {OC_BODY_FRONT_POSITIONS,
+     {.reads = BIT(WEIGHT) | BIT(ROWS) | BIT(POSITION_ROWS),
+      .writes = BIT(OUT) | BIT(WORK),
+      OF_MICRO}},
     {OC_BODY_LAYER_FORWARD,
      {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH),
       .writes = BIT(OUT) | BIT(SAVE) | BIT(WORK),
@@ -247,6 +268,11 @@ static const struct {
       .writes = BIT(WORK) | BIT(GRAD_OUT) | BIT(SAVE),
       .folds = BIT(D),
       OF_MICRO}},
+    {OC_BODY_FRONT_BACKWARD,
+     {.reads = BIT(WEIGHT) | BIT(ROWS) | BIT(D),
+      .writes = BIT(OUT) | BIT(WORK) | BIT(GRAD_OUT),
+      OF_MICRO}},
+    {OC_BODY_SCALE_ROWS, {.folds = BIT(D), OF_MICRO}},
     {OC_BODY_FOLD,
      {.reads = BIT(SRC),
       .folds = BIT(GRAD),

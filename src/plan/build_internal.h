@@ -34,9 +34,11 @@ typedef struct build {
     oc_buffer_id *saves;  /* [sets][kept_layers] */
     oc_buffer_id *states; /* [sets] head state */
     oc_buffer_id *ds;     /* [sets] gradient of an activation */
-    oc_buffer_id rows, position_rows, drows, batch_copy;
+    oc_buffer_id rows, position_rows, batch_copy;
+    oc_buffer_id front_d;        /* gradient of the rows ahead of the front block */
+    oc_buffer_id drows, dplaces; /* gradients of token and position rows of all micro-batches */
     oc_buffer_id work, save_scratch, head_work;
-    uint64_t row_bytes; /* gradients of a micro-batch's embedding rows */
+    uint64_t row_bytes, place_bytes; /* of a micro-batch in drows, in dplaces */
     uint32_t n_stages, next_stage, next_slab;
     uint32_t head_stage[OC_MAX_MICROS]; /* folds so far into the micro-batch's head state */
 } build;

@@ -43,6 +43,10 @@ static oc_status copy(const oc_task *t, oc_error *err) {
     return device_done(t, err);
 }
 
+static int64_t row_width(const oc_model *m, const oc_block *x) {
+    return x->kind == OC_BLOCK_POSITION ? m->hidden : m->embed_dim;
+}
+
 static oc_status fetch_rows(const oc_task *t, oc_error *err) {
     const oc_step_context *c = context(t);
     oc_program_batch b = batch_of(t);
@@ -55,8 +59,9 @@ static oc_status fetch_rows(const oc_task *t, oc_error *err) {
         const oc_access *a = &t->accesses[k];
         if (a->role != OC_ROLE_SRC) continue;
         const oc_block *x = &m->blocks[a->value.block];
-        c->shape.device->ops->rows_gather(c->shape.device, c->shape.dtype, n, m->hidden, index,
-                                          x->row0 - shift, x->rows, oc_task_address(t, a), out);
+        c->shape.device->ops->rows_gather(c->shape.device, c->shape.dtype, n, row_width(m, x),
+                                          index, x->row0 - shift, x->rows, oc_task_address(t, a),
+                                          out);
     }
     return device_done(t, err);
 }
@@ -66,6 +71,13 @@ static oc_status fetch_rows(const oc_task *t, oc_error *err) {
 static oc_status embed(const oc_task *t, oc_error *err) {
     oc_program_embed(&context(t)->shape, oc_task_role(t, OC_ROLE_ROWS),
                      oc_task_role(t, OC_ROLE_POSITION_ROWS), oc_task_role(t, OC_ROLE_OUT));
+    return device_done(t, err);
+}
+
+static oc_status front_forward(const oc_task *t, oc_error *err) {
+    oc_program_front_forward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
+                             oc_task_role(t, OC_ROLE_ROWS), oc_task_role(t, OC_ROLE_POSITION_ROWS),
+                             oc_task_role(t, OC_ROLE_OUT), oc_task_role(t, OC_ROLE_WORK));
     return device_done(t, err);
 }
 
@@ -131,6 +143,22 @@ static oc_status layer_backward(const oc_task *t, oc_error *err) {
     return device_done(t, err);
 }
 
+static oc_status front_backward(const oc_task *t, oc_error *err) {
+    oc_program_front_backward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
+                              oc_task_role(t, OC_ROLE_ROWS), oc_task_role(t, OC_ROLE_D),
+                              oc_task_role(t, OC_ROLE_OUT), oc_task_role(t, OC_ROLE_GRAD_OUT),
+                              oc_task_role(t, OC_ROLE_WORK));
+    return device_done(t, err);
+}
+
+static oc_status scale_rows(const oc_task *t, oc_error *err) {
+    const oc_program_shape *s = &context(t)->shape;
+    void *d = oc_task_role(t, OC_ROLE_D);
+    s->device->ops->scale_add(s->device, s->dtype, s->batch * s->seq * s->model->hidden, d,
+                              oc_program_embedding_scale(s), NULL, d);
+    return device_done(t, err);
+}
+
 /* ---- the end of a step ---- */
 
 /* Elements of piece k of the op's block. */
@@ -176,8 +204,8 @@ static oc_status fold_rows(const oc_task *t, oc_error *err) {
     int64_t row0 = x->row0 - (positions ? m->position_offset : 0);
     float *acc = oc_task_role(t, OC_ROLE_GRAD);
     if (t->op->body == OC_BODY_FOLD_ROWS_FIRST) ops->zero(c->shape.device, acc, x->elements * 4);
-    ops->rows_scatter(c->shape.device, c->shape.dtype, (int64_t)control->n_tokens, m->hidden, index,
-                      index + n, row0, x->rows, oc_task_role(t, OC_ROLE_SRC), acc);
+    ops->rows_scatter(c->shape.device, c->shape.dtype, (int64_t)control->n_tokens, row_width(m, x),
+                      index, index + n, row0, x->rows, oc_task_role(t, OC_ROLE_SRC), acc);
     ops->fold(c->shape.device, (int64_t)x->elements, acc, OC_F32, acc, OC_F32, true,
               oc_task_role(t, OC_ROLE_PARTIALS));
     return device_done(t, err);
@@ -313,6 +341,8 @@ oc_body *const oc_step_bodies[OC_BODY_COUNT] = {
     [OC_BODY_FETCH_ROWS] = fetch_rows,
     [OC_BODY_EMBED] = embed,
     [OC_BODY_EMBED_POSITIONS] = embed,
+    [OC_BODY_FRONT_FORWARD] = front_forward,
+    [OC_BODY_FRONT_POSITIONS] = front_forward,
     [OC_BODY_LAYER_FORWARD] = layer_forward,
     [OC_BODY_FINAL_FORWARD] = final_forward,
     [OC_BODY_HEAD_FORWARD] = head_forward,
@@ -321,6 +351,8 @@ oc_body *const oc_step_bodies[OC_BODY_COUNT] = {
     [OC_BODY_FINAL_BACKWARD] = final_backward,
     [OC_BODY_LAYER_BACKWARD] = layer_backward,
     [OC_BODY_LAYER_RECOMPUTE] = layer_backward,
+    [OC_BODY_FRONT_BACKWARD] = front_backward,
+    [OC_BODY_SCALE_ROWS] = scale_rows,
     [OC_BODY_FOLD] = fold,
     [OC_BODY_FOLD_LAST] = fold,
     [OC_BODY_FOLD_FIRST] = fold,

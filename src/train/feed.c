@@ -8,6 +8,9 @@
 
 enum { RADIX_BITS = 11, RADIX = 1 << RADIX_BITS };
 
+/* In the order cell: no block holds this row. */
+enum { NO_ROW = INT32_MAX };
+
 struct oc_feed {
     oc_feed_spec spec;
     uint64_t sequences, global_batch;
@@ -89,6 +92,8 @@ static void fill_order(oc_feed *f, const oc_feed_cells *cells, int64_t live_toke
         memcpy(tokens + m * t, piece + OC_BATCH_TOKENS * t, (size_t)t * 4);
         memcpy(positions + m * t, piece + OC_BATCH_POSITIONS * t, (size_t)t * 4);
     }
+    for (int64_t i = 0; f->spec.still_id >= 0 && i < live_tokens; i++)
+        if (tokens[i] == f->spec.still_id) tokens[i] = NO_ROW;
     sort_places(f, tokens, live_tokens, tokens + n);
     sort_places(f, positions, live_tokens, positions + n);
 }

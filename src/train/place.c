@@ -44,7 +44,9 @@ static oc_placement base_placement(const oc_setup *s) {
 }
 
 /* Blocks that pass through slots; the final norm has its own. */
-static int32_t moved_blocks(const oc_model *m) { return m->n_layers + m->n_head; }
+static int32_t moved_blocks(const oc_model *m) {
+    return m->n_layers + m->n_head + (m->front_block >= 0);
+}
 
 static oc_status refuse(const oc_setup *s, const oc_placement *p, oc_error *err) {
     uint64_t need[OC_TIER_COUNT];

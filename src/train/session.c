@@ -230,13 +230,13 @@ static oc_status collect(oc_session *s, pending *p, double *nll, uint64_t *targe
     return OC_OK;
 }
 
-oc_status oc_session_evaluate(oc_session *s, oc_feed *feed, double *nll, uint64_t *targets,
-                              oc_error *err) {
-    uint64_t n = oc_feed_steps_per_epoch(feed);
+oc_status oc_session_evaluate(oc_session *s, oc_feed *feed, const volatile sig_atomic_t *stop,
+                              double *nll, uint64_t *targets, bool *whole, oc_error *err) {
+    uint64_t n = oc_feed_steps_per_epoch(feed), i = 0;
     pending last = {0};
     double sum = 0;
     uint64_t count = 0;
-    for (uint64_t i = 0; i < n; i++) {
+    for (; i < n && !(stop && *stop); i++) {
         pending next = {.live = true};
         OC_TRY(start(s, feed, i, s->setup->ids.eval_plan, &next.ticket, &next.copy, err));
         OC_TRY(collect(s, &last, &sum, &count, err));
@@ -245,6 +245,7 @@ oc_status oc_session_evaluate(oc_session *s, oc_feed *feed, double *nll, uint64_
     OC_TRY(collect(s, &last, &sum, &count, err));
     *nll = sum;
     *targets = count;
+    *whole = i == n;
     return OC_OK;
 }
 

@@ -10,6 +10,8 @@
 #include "train/feed.h"
 #include "train/setup.h"
 
+#include <signal.h>
+
 typedef struct oc_session oc_session;
 
 /* Allocates the arenas, reads or initialises the weights block by block, starts the lanes. setup is
@@ -25,9 +27,12 @@ OC_NODISCARD oc_status oc_session_submit(oc_session *s, oc_feed *feed, uint64_t 
 OC_NODISCARD oc_status oc_session_finish(oc_session *s, uint64_t ticket, uint32_t copy,
                                          oc_result_cell *result, uint64_t *targets, oc_error *err);
 
-/* Summed negative log-likelihood and target count over all of feed's sequences. */
-OC_NODISCARD oc_status oc_session_evaluate(oc_session *s, oc_feed *feed, double *nll,
-                                           uint64_t *targets, oc_error *err);
+/* Summed negative log-likelihood and target count over all of feed's sequences. stop NULL or, once
+ * not 0 (a signal handler may set it), the end after the batches under way: *whole tells whether
+ * all were seen. */
+OC_NODISCARD oc_status oc_session_evaluate(oc_session *s, oc_feed *feed,
+                                           const volatile sig_atomic_t *stop, double *nll,
+                                           uint64_t *targets, bool *whole, oc_error *err);
 
 /* A block's weights as they are now (no step may be under way): fp32 master or compute dtype.
  * Borrowed. */

@@ -57,8 +57,10 @@ static oc_status resolve_batch(oc_setup *s, oc_error *err) {
 static void size_programs(oc_setup *s) {
     oc_program_shape *p = &s->shape;
     *p = (oc_program_shape){s->model, s->device, s->dtype, s->build.batch, s->build.seq};
+    oc_model_rope(s->model, s->build.seq, s->model->inv_freq);
     s->build.sizes = (oc_build_sizes){
         .act_bytes = oc_program_act_bytes(p),
+        .row_bytes = oc_program_row_bytes(p),
         .save_bytes = oc_program_save_bytes(p),
         .work_bytes = oc_program_work_bytes(p),
         .head_work_bytes = oc_program_head_work_bytes(p),

@@ -194,7 +194,14 @@ static oc_status finish_last(trainer *t, oc_error *err) {
 static oc_status evaluate(trainer *t, oc_error *err) {
     double nll = 0;
     uint64_t targets = 0;
-    OC_TRY(oc_session_evaluate(t->session, t->eval_corpus.feed, &nll, &targets, err));
+    bool whole = true;
+    OC_TRY(oc_session_evaluate(t->session, t->eval_corpus.feed, &stop_signal, &nll, &targets,
+                               &whole, err));
+    if (!whole) {
+        oc_progress_note(t->progress, "step %llu: the evaluation was stopped",
+                         (unsigned long long)t->done_steps);
+        return OC_OK;
+    }
     double loss = targets ? nll / (double)targets : 0;
     oc_progress_note(t->progress, "step %llu: eval loss %.6f, perplexity %.4f over %llu tokens",
                      (unsigned long long)t->done_steps, loss, exp(loss),
@@ -308,7 +315,9 @@ static oc_status evaluate_on(oc_setup *setup, oc_corpus *corpus, oc_eval_result 
     oc_session *session = NULL;
     double nll = 0;
     OC_TRY(oc_session_open(&session, setup, 1, err));
-    oc_status st = oc_session_evaluate(session, corpus->feed, &nll, &out->tokens, err);
+    bool whole;
+    oc_status st =
+        oc_session_evaluate(session, corpus->feed, NULL, &nll, &out->tokens, &whole, err);
     if (st == OC_OK) st = oc_session_write_trace(session, err);
     oc_session_close(session);
     OC_TRY(st);

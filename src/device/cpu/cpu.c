@@ -82,6 +82,7 @@ static const oc_device_ops cpu_ops = {
     .ce_update = oc_cpu_ce_update,
     .ce_loss = oc_cpu_ce_loss,
     .ce_grad = oc_cpu_ce_grad,
+    .soft_cap = oc_cpu_soft_cap,
     .rows_gather = oc_cpu_rows_gather,
     .rows_scatter = oc_cpu_rows_scatter,
     .fold = oc_cpu_fold,

@@ -61,8 +61,9 @@ void oc_cpu_ce_update(oc_device *d, int64_t rows, int64_t n, int64_t v0, const f
 void oc_cpu_ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
                     const float *sum, const float *target, float *lse, double *loss_sum);
 void oc_cpu_ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
-                    const int32_t *labels, const float *lse, float dscale, oc_dtype t,
-                    void *dlogits);
+                    const int32_t *labels, const float *lse, float dscale, float soft_cap,
+                    oc_dtype t, void *dlogits);
+void oc_cpu_soft_cap(oc_device *d, int64_t n, float cap, float *x);
 void oc_cpu_rows_gather(oc_device *d, oc_dtype t, int64_t n, int64_t cols, const int32_t *index,
                         int64_t row0, int64_t table_rows, const void *table, void *out);
 void oc_cpu_rows_scatter(oc_device *d, oc_dtype t, int64_t n, int64_t cols, const int32_t *index,

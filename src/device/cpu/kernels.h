@@ -43,8 +43,9 @@ typedef struct oc_fold_span {
 typedef struct oc_kernels {
     const char *name;
 
-    void (*norm_forward)(const oc_norm *n, int64_t row0, int64_t row1);
-    void (*norm_backward_rows)(const oc_norm *n, int64_t row0, int64_t row1); /* dx */
+    /* groups and ld are given (not 0); vectors [first, end) of rows * groups; backward_rows: dx */
+    void (*norm_forward)(const oc_norm *n, int64_t first, int64_t end);
+    void (*norm_backward_rows)(const oc_norm *n, int64_t first, int64_t end);
     /* dw and db of columns [col0, col1), at most OC_COLUMN_STRIP of them */
     void (*norm_backward_columns)(const oc_norm *n, int64_t col0, int64_t col1);
 
@@ -56,7 +57,9 @@ typedef struct oc_kernels {
     void (*scale_add)(oc_dtype t, int64_t n, const void *a, float scale, const void *b, void *out);
 
     void (*ce_update)(const oc_ce_row *r, float *max, float *sum, float *target);
-    void (*ce_grad)(const oc_ce_row *r, float lse, float dscale, oc_dtype t, void *dlogits);
+    void (*ce_grad)(const oc_ce_row *r, float lse, float dscale, float cap, oc_dtype t,
+                    void *dlogits);
+    void (*soft_cap)(int64_t n, float cap, float *x);
 
     void (*add_row)(oc_dtype t, int64_t n, const void *src, float *acc); /* acc += src */
 

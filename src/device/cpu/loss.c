@@ -13,7 +13,7 @@ typedef struct ce_job {
     const int32_t *labels;
     float *max, *sum, *target; /* update */
     const float *lse;          /* grad, with the rest */
-    float dscale;
+    float dscale, cap;
     oc_dtype dtype;
     void *dlogits;
 } ce_job;
@@ -40,7 +40,7 @@ static void grad_task(void *arg, int64_t task, int worker) {
     for (int64_t i = task * j->grain; i < end; i++) {
         oc_ce_row r = row_of(j, i);
         void *out = oc_cpu_at_mut(j->dlogits, j->dtype, i * j->n);
-        j->kernels->ce_grad(&r, j->lse[i], j->dscale, j->dtype, out);
+        j->kernels->ce_grad(&r, j->lse[i], j->dscale, j->cap, j->dtype, out);
     }
 }
 
@@ -78,15 +78,36 @@ void oc_cpu_ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const flo
 }
 
 void oc_cpu_ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
-                    const int32_t *labels, const float *lse, float dscale, oc_dtype t,
-                    void *dlogits) {
+                    const int32_t *labels, const float *lse, float dscale, float soft_cap,
+                    oc_dtype t, void *dlogits) {
     ce_job j = {.kernels = oc_cpu_of(d)->kernels, .rows = rows, .n = n, .v0 = v0};
     j.grain = oc_cpu_row_grain(n);
     j.logits = logits;
     j.labels = labels;
     j.lse = lse;
     j.dscale = dscale;
+    j.cap = soft_cap;
     j.dtype = t;
     j.dlogits = dlogits;
     oc_pool_for(d->pool, oc_cpu_tasks(rows, j.grain), grad_task, &j);
+}
+
+enum { ELEMENTS = 16384 }; /* a task's share */
+
+typedef struct cap_job {
+    const oc_kernels *kernels;
+    int64_t n;
+    float cap, *x;
+} cap_job;
+
+static void cap_task(void *arg, int64_t task, int worker) {
+    (void)worker;
+    const cap_job *j = arg;
+    int64_t i = task * ELEMENTS;
+    j->kernels->soft_cap(oc_cpu_min(ELEMENTS, j->n - i), j->cap, j->x + i);
+}
+
+void oc_cpu_soft_cap(oc_device *d, int64_t n, float cap, float *x) {
+    cap_job j = {oc_cpu_of(d)->kernels, n, cap, x};
+    oc_pool_for(d->pool, oc_cpu_tasks(n, ELEMENTS), cap_task, &j);
 }

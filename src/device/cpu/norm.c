@@ -3,44 +3,54 @@
 
 typedef struct norm_job {
     const oc_kernels *kernels;
-    const oc_norm *norm;
-    int64_t grain; /* rows or columns a task takes */
+    oc_norm norm;           /* with groups and ld given */
+    int64_t vectors, grain; /* what there is, and what a task takes of it: vectors or columns */
 } norm_job;
+
+static norm_job job_of(oc_device *d, const oc_norm *n) {
+    norm_job j = {.kernels = oc_cpu_of(d)->kernels, .norm = *n};
+    if (n->groups <= 0) j.norm.groups = 1;
+    if (n->ld <= 0) j.norm.ld = j.norm.groups * n->cols;
+    j.vectors = n->rows * j.norm.groups;
+    j.grain = oc_cpu_row_grain(n->cols);
+    return j;
+}
 
 static void forward_task(void *arg, int64_t task, int worker) {
     (void)worker;
     const norm_job *j = arg;
-    int64_t row = task * j->grain;
-    j->kernels->norm_forward(j->norm, row, oc_cpu_min(row + j->grain, j->norm->rows));
+    int64_t i = task * j->grain;
+    j->kernels->norm_forward(&j->norm, i, oc_cpu_min(i + j->grain, j->vectors));
 }
 
 static void backward_rows_task(void *arg, int64_t task, int worker) {
     (void)worker;
     const norm_job *j = arg;
-    int64_t row = task * j->grain;
-    j->kernels->norm_backward_rows(j->norm, row, oc_cpu_min(row + j->grain, j->norm->rows));
+    int64_t i = task * j->grain;
+    j->kernels->norm_backward_rows(&j->norm, i, oc_cpu_min(i + j->grain, j->vectors));
 }
 
 static void backward_columns_task(void *arg, int64_t task, int worker) {
     (void)worker;
     const norm_job *j = arg;
     int64_t col = task * j->grain;
-    j->kernels->norm_backward_columns(j->norm, col, oc_cpu_min(col + j->grain, j->norm->cols));
+    j->kernels->norm_backward_columns(&j->norm, col, oc_cpu_min(col + j->grain, j->norm.cols));
 }
 
 void oc_cpu_norm_forward(oc_device *d, const oc_norm *n) {
-    norm_job job = {oc_cpu_of(d)->kernels, n, oc_cpu_row_grain(n->cols)};
-    oc_pool_for(d->pool, oc_cpu_tasks(n->rows, job.grain), forward_task, &job);
+    norm_job job = job_of(d, n);
+    oc_pool_for(d->pool, oc_cpu_tasks(job.vectors, job.grain), forward_task, &job);
 }
 
-/* A column's sum walks its rows in order in one task, so neither the number of threads nor the
- * width of a strip changes it. */
+/* A column's sum walks its vectors in order in one task, so neither the number of threads nor the
+ * width of a strip changes it. All sums are done before the first dx, which may overwrite dy. */
 void oc_cpu_norm_backward(oc_device *d, const oc_norm *n) {
-    const oc_kernels *kernels = oc_cpu_of(d)->kernels;
+    norm_job rows = job_of(d, n);
     if (n->dw || n->db) {
-        norm_job columns = {kernels, n, oc_cpu_strip(n->cols)};
+        norm_job columns = rows;
+        /* a head has few columns and many vectors: narrow strips, so that cores share them */
+        columns.grain = n->cols < OC_COLUMN_STRIP ? OC_COLUMN_STRIP / 8 : oc_cpu_strip(n->cols);
         oc_pool_for(d->pool, oc_cpu_tasks(n->cols, columns.grain), backward_columns_task, &columns);
     }
-    norm_job rows = {kernels, n, oc_cpu_row_grain(n->cols)};
-    oc_pool_for(d->pool, oc_cpu_tasks(n->rows, rows.grain), backward_rows_task, &rows);
+    oc_pool_for(d->pool, oc_cpu_tasks(rows.vectors, rows.grain), backward_rows_task, &rows);
 }

@@ -111,13 +111,26 @@ static int64_t first_key(const oc_attention *a, int64_t b, int64_t t) {
     return lo;
 }
 
-static double log_sum_exp(const oc_attention *a, view q, view k, int64_t t, int64_t lo) {
-    double top = -INFINITY, sum = 0;
-    for (int64_t s = lo; s <= t; s++)
-        top = fmax(top, a->scale * dot(q, t, k, s, a->head_dim));
-    for (int64_t s = lo; s <= t; s++) {
-        sum += exp(a->scale * dot(q, t, k, s, a->head_dim) - top);
+/* The score of query t of head h and key s; *slope is its derivative by scale q.k. */
+static double score_of(const oc_attention *a, int64_t h, view q, view k, int64_t t, int64_t s,
+                       double *slope) {
+    double x = a->scale * dot(q, t, k, s, a->head_dim);
+    *slope = 1;
+    if (a->soft_cap > 0) {
+        double c = tanh(x / a->soft_cap);
+        x = a->soft_cap * c;
+        *slope = 1 - c * c;
     }
+    if (a->slopes) x += (double)a->slopes[h] * (double)(s - t);
+    return x;
+}
+
+static double log_sum_exp(const oc_attention *a, int64_t h, view q, view k, int64_t t, int64_t lo) {
+    double top = -INFINITY, sum = 0, slope;
+    for (int64_t s = lo; s <= t; s++)
+        top = fmax(top, score_of(a, h, q, k, t, s, &slope));
+    for (int64_t s = lo; s <= t; s++)
+        sum += exp(score_of(a, h, q, k, t, s, &slope) - top);
     return top + log(sum);
 }
 
@@ -125,13 +138,13 @@ static void attend(const oc_attention *a, int64_t b, int64_t h, int64_t t) {
     int64_t kv = h / (a->heads / a->kv_heads), lo = first_key(a, b, t);
     view q = view_of(a->q, a, b, h, a->q_ld);
     view k = view_of(a->k, a, b, kv, a->k_ld), v = view_of(a->v, a, b, kv, a->v_ld);
-    double lse = log_sum_exp(a, q, k, t, lo);
+    double slope, lse = log_sum_exp(a, h, q, k, t, lo);
     a->lse[(b * a->seq + t) * a->heads + h] = (float)lse;
     for (int64_t i0 = 0; i0 < a->head_dim; i0 += CHUNK) {
         int64_t n = a->head_dim - i0 < CHUNK ? a->head_dim - i0 : CHUNK;
         double sum[CHUNK] = {0};
         for (int64_t s = lo; s <= t; s++) {
-            double p = exp(a->scale * dot(q, t, k, s, a->head_dim) - lse);
+            double p = exp(score_of(a, h, q, k, t, s, &slope) - lse);
             for (int64_t i = 0; i < n; i++)
                 sum[i] += p * at(v, s, i0 + i);
         }
@@ -157,7 +170,7 @@ static void attention_forward(oc_device *d, const oc_attention *a) {
     }
 }
 
-/* p = exp(scale q.k - lse); ds = p (dout.v - dout.out), the gradient of scale q.k. */
+/* p = exp(score - lse); ds = p (dout.v - dout.out) slope, the gradient of scale q.k. */
 typedef struct weight {
     double p, ds;
 } weight;
@@ -168,8 +181,8 @@ static weight weight_of(const oc_attention *a, int64_t b, int64_t h, int64_t t, 
     view k = view_of(a->k, a, b, kv, a->k_ld), v = view_of(a->v, a, b, kv, a->v_ld);
     view out = view_of(a->out, a, b, h, a->out_ld), dout = view_of(a->dout, a, b, h, a->out_ld);
     double lse = (double)a->lse[(b * a->seq + t) * a->heads + h];
-    double p = exp(a->scale * dot(q, t, k, s, dim) - lse);
-    weight w = {p, p * (dot(dout, t, v, s, dim) - dot(dout, t, out, t, dim))};
+    double slope, p = exp(score_of(a, h, q, k, t, s, &slope) - lse);
+    weight w = {p, p * (dot(dout, t, v, s, dim) - dot(dout, t, out, t, dim)) * slope};
     return w;
 }
 
@@ -251,10 +264,18 @@ static double norm_weight(const oc_norm *n, int64_t j) {
     return load(n->w, n->dtype, j) + (n->plus_one ? 1 : 0);
 }
 
+static int64_t norm_groups(const oc_norm *n) { return n->groups > 0 ? n->groups : 1; }
+
+/* Where vector i, one of rows * groups, begins. */
+static int64_t norm_at(const oc_norm *n, int64_t i) {
+    int64_t groups = norm_groups(n), ld = n->ld > 0 ? n->ld : groups * n->cols;
+    return i / groups * ld + i % groups * n->cols;
+}
+
 static void norm_forward(oc_device *d, const oc_norm *n) {
     (void)d;
-    for (int64_t i = 0; i < n->rows; i++) {
-        int64_t o = i * n->cols;
+    for (int64_t i = 0; i < n->rows * norm_groups(n); i++) {
+        int64_t o = norm_at(n, i);
         double mean = 0, var = 0;
         if (!n->rms) {
             for (int64_t j = 0; j < n->cols; j++)
@@ -279,40 +300,45 @@ static void norm_forward(oc_device *d, const oc_norm *n) {
 /* The normalised input, (x - mean) rstd. */
 static double norm_xhat(const oc_norm *n, int64_t i, int64_t j) {
     double mean = n->rms ? 0 : (double)n->mean[i];
-    return (load(n->x, n->dtype, i * n->cols + j) - mean) * n->rstd[i];
+    return (load(n->x, n->dtype, norm_at(n, i) + j) - mean) * n->rstd[i];
 }
 
 static double norm_dy(const oc_norm *n, int64_t i, int64_t j) {
-    return load(n->dy, n->dy_dtype, i * n->cols + j);
+    return load(n->dy, n->dy_dtype, norm_at(n, i) + j);
+}
+
+/* dx of vector i. Its sums first: dx may stand where dy, add or x stood. */
+static void norm_dx(const oc_norm *n, int64_t i) {
+    double mean_g = 0, mean_gx = 0; /* of g = dy w and of g xhat */
+    for (int64_t j = 0; j < n->cols; j++) {
+        double g = norm_dy(n, i, j) * norm_weight(n, j);
+        if (!n->rms) mean_g += g;
+        mean_gx += g * norm_xhat(n, i, j);
+    }
+    mean_g /= (double)n->cols;
+    mean_gx /= (double)n->cols;
+    for (int64_t j = 0; j < n->cols; j++) {
+        double g = norm_dy(n, i, j) * norm_weight(n, j);
+        double dx = n->rstd[i] * (g - mean_g - norm_xhat(n, i, j) * mean_gx);
+        if (n->add) dx += load(n->add, n->dtype, norm_at(n, i) + j);
+        store(n->dx, n->dtype, norm_at(n, i) + j, dx);
+    }
 }
 
 static void norm_backward(oc_device *d, const oc_norm *n) {
     (void)d;
+    int64_t vectors = n->rows * norm_groups(n);
     for (int64_t j = 0; j < n->cols; j++) {
         double dw = 0, db = 0;
-        for (int64_t i = 0; i < n->rows; i++) {
+        for (int64_t i = 0; i < vectors; i++) {
             dw += norm_dy(n, i, j) * norm_xhat(n, i, j);
             db += norm_dy(n, i, j);
         }
         if (n->dw) store(n->dw, n->dtype, j, dw);
         if (n->db) store(n->db, n->dtype, j, db);
     }
-    for (int64_t i = 0; i < n->rows; i++) {
-        double mean_g = 0, mean_gx = 0; /* of g = dy w and of g xhat */
-        for (int64_t j = 0; j < n->cols; j++) {
-            double g = norm_dy(n, i, j) * norm_weight(n, j);
-            if (!n->rms) mean_g += g;
-            mean_gx += g * norm_xhat(n, i, j);
-        }
-        mean_g /= (double)n->cols;
-        mean_gx /= (double)n->cols;
-        for (int64_t j = 0; j < n->cols; j++) {
-            double g = norm_dy(n, i, j) * norm_weight(n, j);
-            double dx = n->rstd[i] * (g - mean_g - norm_xhat(n, i, j) * mean_gx);
-            if (n->add) dx += load(n->add, n->dtype, i * n->cols + j);
-            store(n->dx, n->dtype, i * n->cols + j, dx);
-        }
-    }
+    for (int64_t i = 0; i < vectors; i++)
+        norm_dx(n, i);
 }
 
 /* --- activations ------------------------------------------------------------------------------ */
@@ -340,9 +366,9 @@ static double activate(oc_act act, double x, double *slope) {
         *slope = phi + x * INV_SQRT_2PI * exp(-0.5 * x * x);
         return x * phi;
     }
-    default:
-        *slope = x > 0 ? 1 : 0;
-        return x > 0 ? x : 0;
+    default: /* NaN stays NaN */
+        *slope = x <= 0 ? 0 : 1;
+        return x <= 0 ? 0 : x;
     }
 }
 
@@ -435,16 +461,23 @@ static void ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const flo
 }
 
 static void ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
-                    const int32_t *labels, const float *lse, float dscale, oc_dtype t,
+                    const int32_t *labels, const float *lse, float dscale, float cap, oc_dtype t,
                     void *dlogits) {
     (void)d;
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < n; j++) {
-            double p = exp((double)logits[i * n + j] - (double)lse[i]);
+            double x = (double)logits[i * n + j], p = exp(x - (double)lse[i]);
             double g = (p - (labels[i] == v0 + j ? 1 : 0)) * dscale;
+            if (cap > 0) g *= 1 - (x / cap) * (x / cap);
             store(dlogits, t, i * n + j, labels[i] == IGNORED ? 0 : g);
         }
     }
+}
+
+static void soft_cap(oc_device *d, int64_t n, float cap, float *x) {
+    (void)d;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)(cap * tanh((double)x[i] / cap));
 }
 
 /* --- rows of a table -------------------------------------------------------------------------- */
@@ -552,6 +585,7 @@ static const oc_device_ops reference_ops = {
     .ce_update = ce_update,
     .ce_loss = ce_loss,
     .ce_grad = ce_grad,
+    .soft_cap = soft_cap,
     .rows_gather = rows_gather,
     .rows_scatter = rows_scatter,
     .fold = fold,
