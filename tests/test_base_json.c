@@ -181,6 +181,21 @@ static void nearest_words(void **state) {
     assert_null(oc_nearest(word, known, 5));
 }
 
+static void an_integer_of_any_size_can_be_a_real(void **state) {
+    (void)state;
+    static const char text[] = "{\"model_max_length\": 1000000000000000019884624838656, \"n\": 3}";
+    json_t *v = NULL;
+    oc_error err = {OC_OK, ""};
+    assert_int_equal(oc_json_parse(&v, text, sizeof text - 1, "f", 1, OC_JSON_NO_NUL, &err),
+                     OC_E_FORMAT);
+    assert_null(v);
+    assert_int_equal(oc_json_parse(&v, text, sizeof text - 1, "f", 1, OC_JSON_INT_AS_REAL, &err),
+                     OC_OK);
+    assert_true(json_real_value(json_object_get(v, "model_max_length")) == 1e30);
+    assert_true(json_real_value(json_object_get(v, "n")) == 3);
+    json_decref(v);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_json_is_refused_with_its_place),
@@ -192,6 +207,7 @@ int main(void) {
         cmocka_unit_test(missing_keys),
         cmocka_unit_test(unknown_keys_are_refused_with_a_suggestion),
         cmocka_unit_test(nearest_words),
+        cmocka_unit_test(an_integer_of_any_size_can_be_a_real),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 /* DeepSpeed JSON files as users bring them: what each one makes of a run, or why it is refused. */
 #include "cli_case.h"
 
+#include <math.h>
+
 #define FILES OC_TEST_DATA "/ds_config/"
 
 static json_t *plan(const char *line) {
@@ -97,35 +99,81 @@ static void a_flag_overrides_the_file_and_says_so(void **state) {
     assert_int_equal(cli_bytes("stderr"), 0);
 }
 
-static void files_that_are_refused_name_the_key(void **state) {
-    (void)state;
-    static const struct {
-        const char *name, *words;
-    } rows[] = {
-        {"unknown_key", "zero_optimization.offload_optimiser|did you mean \"offload_optimizer\""},
-        {"unknown_last", "gradient_acumulation_steps|did you mean \"gradient_accumulation_steps\""},
-        {"nvme", "offload_param.device nvme|not available"},
-        {"zenflow", "zero_optimization.zenflow|not available"},
-        {"both_dtypes", "fp16|bf16|both"},
-        {"batch_contradiction", "32|4"},
-        {"stage2_param", "offload_param.device|stage 3"},
-        {"lamb", "optimizer.type|Lamb|not available"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char line[512];
-        snprintf(line, sizeof line,
-                 "train --init m --data d.txt --output r --config " FILES "%s.json", rows[i].name);
-        cli_expect(line, 2, rows[i].words);
-        snprintf(line, sizeof line, "plan --init m --config " FILES "%s.json", rows[i].name);
-        cli_expect(line, 2, rows[i].words);
+/* "a=1,b=x": options of o/run.json; absent: it is not there. */
+static void expect_options(const char *file, const char *pairs) {
+    char copy[512], *save = NULL;
+    json_t *run = json_load_file("o/run.json", 0, NULL);
+    const json_t *options = json_object_get(json_object_get(run, "outcore"), "options");
+    if (!options) fail_msg("%s: o/run.json holds no options", file);
+    snprintf(copy, sizeof copy, "%s", pairs);
+    for (char *p = strtok_r(copy, ",", &save); p; p = strtok_r(NULL, ",", &save)) {
+        char *value = strchr(p, '='), *end;
+        assert_non_null(value);
+        *value++ = 0;
+        const json_t *v = json_object_get(options, p);
+        double number = strtod(value, &end);
+        bool same = !*end
+                        ? json_is_number(v) && fabs(json_number_value(v) - number) <= 1e-12 * number
+                    : strcmp(value, "absent") == 0 ? v == NULL
+                    : strcmp(value, "true") == 0   ? json_is_true(v)
+                    : strcmp(value, "false") == 0
+                        ? json_is_false(v)
+                        : json_is_string(v) && strcmp(json_string_value(v), value) == 0;
+        if (!same) {
+            char *text = v ? json_dumps(v, JSON_ENCODE_ANY) : NULL;
+            fail_msg("%s: run.json's %s is %s, not %s", file, p, text ? text : "absent", value);
+        }
     }
+    json_decref(run);
+}
+
+/* Each file of the folder has its row in expected.tsv, and does what the row says: it trains two
+ * steps, or it is refused and nothing is there afterwards. */
+static void files_as_people_write_them_run_or_are_refused(void **state) {
+    (void)state;
+    char line[2048], file[128], flags[256], said[512], options[512];
+    int code, rows = 0, ran = 0;
+    FILE *f = fopen(FILES "expected.tsv", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        if (line[0] == '#') continue;
+        assert_int_equal(sscanf(line, "%127[^\t]\t%255[^\t]\t%d\t%511[^\t]\t%511[^\n]", file, flags,
+                                &code, said, options),
+                         5);
+        char command[2048];
+        cli_remove("o");
+        snprintf(command, sizeof command,
+                 "train --init m --data d.txt --seq-length 32 --max-steps 2 --threads 1 --output o "
+                 "--config " FILES "%s %s",
+                 file, strcmp(flags, "-") == 0 ? "" : flags);
+        cli_expect(command, code, strcmp(said, "-") == 0 ? "" : said);
+        if (code != 0) assert_string_equal(cli_list("o"), "absent");
+        if (strcmp(options, "-") != 0) expect_options(file, options);
+        ran += code == 0;
+        rows++;
+    }
+    fclose(f);
+    assert_true(ran >= 30 && rows >= 100);
+    DIR *d = opendir(FILES);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));)
+        rows -= strstr(e->d_name, ".json") != NULL;
+    closedir(d);
+    assert_int_equal(rows, 0);
+}
+
+static void what_is_no_file_is_refused_without_waiting(void **state) {
+    (void)state;
+    cli_seconds = 20;
+    assert_int_equal(mkfifo("pipe.json", 0600), 0);
+    assert_int_equal(mkdir("folder.json", 0700), 0);
+    cli_expect("plan --init m --config pipe.json", 2, "pipe.json|FIFO");
+    cli_expect("plan --init m --config folder.json", 2, "folder.json|directory");
+    cli_expect("plan --init m --config /dev/zero", 2, "/dev/zero|device");
+    cli_expect("plan --init m --config absent.json", 2, "absent.json");
+    cli_expect("train --init m --data d.txt --output r --deepspeed pipe.json", 2, "pipe.json|FIFO");
     assert_string_equal(cli_list("r"), "absent");
-    cli_text("bad.json", "{\"bf16\": {\"enabled\": true},}");
-    cli_expect("plan --init m --config bad.json", 2, "bad.json:1");
-    cli_text("bad.json", "{\"bf16\": {\"enabled\": true}, \"bf16\": {}}");
-    cli_expect("plan --init m --config bad.json", 2, "bad.json|bf16");
-    cli_text("bad.json", "[]");
-    cli_expect("plan --init m --config bad.json", 2, "bad.json|object");
+    cli_seconds = 0;
 }
 
 int main(void) {
@@ -133,7 +181,8 @@ int main(void) {
         cmocka_unit_test(files_that_are_accepted_do_what_they_say),
         cmocka_unit_test(keys_without_effect_are_in_one_line),
         cmocka_unit_test(a_flag_overrides_the_file_and_says_so),
-        cmocka_unit_test(files_that_are_refused_name_the_key),
+        cmocka_unit_test(files_as_people_write_them_run_or_are_refused),
+        cmocka_unit_test(what_is_no_file_is_refused_without_waiting),
     };
     return cmocka_run_group_tests(tests, cli_setup, cli_teardown);
 }

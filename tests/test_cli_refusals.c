@@ -63,7 +63,7 @@ static void what_comes_later_is_refused_by_name(void **state) {
     static const row rows[] = {
         {"generate --model m --prompt x", "generate|not available"},
         {"bench all", "bench|not available"},
-        {"tokenize --model m --text x", "tokenize|not available"},
+        {"tokenize --model m --text x", "m has no tokenizer.json"},
         {"plan generate --init m", "plan generate|not available"},
         {RUN "--device cuda", "--device cuda|not available"},
         {RUN "--nvme-path .", "--nvme-path|not available"},
@@ -256,7 +256,7 @@ static void text_without_its_tokenizer_is_refused(void **state) {
     cli_expect("eval --model x --data t.jsonl --tokenizer bytes", 0, "");
     cli_expect("eval --model x --data i.jsonl --tokenizer m", 2, "--tokenizer m|tokenizer.json");
     cli_text("x/tokenizer.json", "{\"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": []}}");
-    cli_expect(FROM_X, 2, "d.txt|tokenizer.json|not available");
+    cli_expect(FROM_X, 2, "x/tokenizer.json");
     cli_remove("x");
 }
 

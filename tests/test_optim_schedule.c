@@ -53,6 +53,54 @@ static void rates_equal_the_references(void **state) {
         assert_true(seen[k] > 20);
 }
 
+static oc_schedule_spec cycle_spec(const char *kind, const double *p) {
+    if (strcmp(kind, "OneCycle") == 0)
+        return (oc_schedule_spec){.kind = OC_LR_DS_ONE_CYCLE,
+                                  .cycle = {.min_lr = p[0],
+                                            .max_lr = p[1],
+                                            .decay_rate = p[2],
+                                            .first = (int64_t)p[3],
+                                            .second = (int64_t)p[4],
+                                            .stairs_first = (int32_t)p[5],
+                                            .stairs_second = (int32_t)p[6],
+                                            .decay_steps = (int64_t)p[7]}};
+    assert_string_equal(kind, "LRRangeTest");
+    return (oc_schedule_spec){
+        .kind = OC_LR_DS_RANGE_TEST,
+        .range = {.min_lr = p[0], .rate = p[1], .size = (int64_t)p[2], .staircase = p[3] > 0}};
+}
+
+static void cycles_and_range_tests_equal_deepspeeds(void **state) {
+    (void)state;
+    FILE *f = fopen(OC_TEST_DATA "/schedule_cycle.tsv", "r");
+    assert_non_null(f);
+    char kind[32];
+    double p[8], want;
+    long done;
+    int rows = 0;
+    while (fscanf(f, "%31s %lf %lf %lf %lf %lf %lf %lf %lf %ld %lf", kind, &p[0], &p[1], &p[2],
+                  &p[3], &p[4], &p[5], &p[6], &p[7], &done, &want) == 11) {
+        oc_schedule_spec s = cycle_spec(kind, p);
+        double got = oc_schedule_lr(&s, 1, done);
+        if (!(fabs(got - want) <= 16 * 2.3e-16 * fabs(want)))
+            fail_msg("row %d: %s done %ld: %.17g, not %.17g", rows + 1, kind, done, got, want);
+        rows++;
+    }
+    assert_true(feof(f));
+    fclose(f);
+    assert_true(rows > 900);
+}
+
+/* transformers: ceil(ratio x total), unless steps are given. */
+static void a_warmup_ratio_is_a_part_of_all_steps_rounded_up(void **state) {
+    (void)state;
+    oc_schedule_spec s = {.kind = OC_LR_LINEAR, .total_steps = 101, .warmup_ratio = 0.03};
+    assert_float_equal(oc_schedule_lr(&s, 1, 3), 0.75, 0); /* of ceil(3.03) = 4 */
+    assert_float_equal(oc_schedule_lr(&s, 1, 4), 1, 0);
+    s.warmup_steps = 10;
+    assert_float_equal(oc_schedule_lr(&s, 1, 5), 0.5, 0);
+}
+
 /* DeepSpeed from 0.19 on keeps the floor past the end. */
 static void cosine_of_deepspeed_stays_at_its_floor(void **state) {
     (void)state;
@@ -120,6 +168,8 @@ static void a_static_scale_never_changes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_equal_the_references),
+        cmocka_unit_test(cycles_and_range_tests_equal_deepspeeds),
+        cmocka_unit_test(a_warmup_ratio_is_a_part_of_all_steps_rounded_up),
         cmocka_unit_test(cosine_of_deepspeed_stays_at_its_floor),
         cmocka_unit_test(warmup_factor_at_step_s_is_s_minus_one_over_w),
         cmocka_unit_test(scales_equal_deepspeeds),

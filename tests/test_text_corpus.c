@@ -1,6 +1,7 @@
 /* Runs the data set's fuzz target over a small corpus, whole, cut short, and with bytes changed. */
 #include "fuzz/fuzz_jsonl.c"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,24 +31,56 @@ static void feed(const char *data, size_t n) {
     free(copy);
 }
 
+static void feed_changed(const char *bytes, size_t n) {
+    char *data = malloc(n + 1);
+    assert_non_null(data);
+    memcpy(data, bytes, n);
+    feed(data, n);
+    for (size_t i = 0; i < n; i++) {
+        char was = data[i];
+        feed(data, i);
+        data[i] = (char)(was ^ (i % 3 == 0 ? 1 : i % 3 == 1 ? 0x10 : 0x80));
+        feed(data, n);
+        data[i] = was;
+    }
+    free(data);
+}
+
 static void survives_the_corpus(void **state) {
     (void)state;
-    for (size_t c = 0; c < sizeof corpus / sizeof corpus[0]; c++) {
-        size_t n = strlen(corpus[c]);
-        char *data = strdup(corpus[c]);
-        feed(data, n);
-        for (size_t i = 0; i < n; i++) {
-            char was = data[i];
-            feed(data, i);
-            data[i] = (char)(was ^ (i % 3 == 0 ? 1 : i % 3 == 1 ? 0x10 : 0x80));
-            feed(data, n);
-            data[i] = was;
-        }
-        free(data);
+    for (size_t c = 0; c < sizeof corpus / sizeof corpus[0]; c++)
+        feed_changed(corpus[c], strlen(corpus[c]));
+}
+
+/* What is there for the search, every form and both kinds of compressed files among it. */
+static void survives_the_files(void **state) {
+    (void)state;
+    char path[600], data[4096];
+    int files = 0;
+    DIR *d = opendir(OC_TEST_DATA "/fuzz/jsonl");
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, OC_TEST_DATA "/fuzz/jsonl/%s", e->d_name);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        size_t n = fread(data, 1, sizeof data, f);
+        fclose(f);
+        feed_changed(data, n);
+        files++;
     }
+    closedir(d);
+    assert_true(files >= 10);
+}
+
+static int release(void **state) {
+    (void)state;
+    oc_tokenizer_close(tokenizer);
+    return 0;
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(survives_the_corpus)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(survives_the_corpus),
+                                       cmocka_unit_test(survives_the_files)};
+    return cmocka_run_group_tests(tests, NULL, release);
 }

@@ -162,6 +162,28 @@ static void pads_and_truncates_without_packing(void **state) {
     stop(&f);
 }
 
+/* Zeros in the mask are padding, at both ends, with whatever label. */
+static void leaves_masked_padding_out(void **state) {
+    (void)state;
+    static const sequence want[] = {{{5, 6, 7, 8, 9, 0, 0, 0},
+                                     {6, I, 8, 29, I, I, I, I},
+                                     {0, 1, 0, 1, 2, 0, 1, 2},
+                                     {0, 0, 2, 2, 2, 5, 5, 5}}};
+    fixture f;
+    start(&f, 8, true);
+    add(&f, "ids.jsonl",
+        "{\"input_ids\":[5,6,0,0],\"attention_mask\":[1,1,0,0]}\n"
+        "{\"input_ids\":[0,0,7,8,9,0],\"labels\":[0,0,-100,8,29,-100],"
+        "\"attention_mask\":[0,0,1,1,1,0]}\n"
+        "{\"input_ids\":[1,1],\"attention_mask\":[0,0]}\n");
+    oc_dataset *d = open_ok(&f);
+    check_sequences(d, want, 1);
+    check_report(
+        d, (oc_dataset_report){.rows = 3, .packed = 2, .dropped = 1, .tokens = 5, .targets = 3});
+    oc_dataset_close(d);
+    stop(&f);
+}
+
 /* Labels are not shifted in the file: row t's target is labels[t + 1]. */
 static void takes_input_ids_verbatim_and_drops_rows_that_train_nothing(void **state) {
     (void)state;
@@ -190,6 +212,22 @@ static void takes_input_ids_verbatim_and_drops_rows_that_train_nothing(void **st
     assert_int_equal(oc_dataset_count(d), 1);
     check_report(
         d, (oc_dataset_report){.rows = 6, .truncated = 1, .dropped = 5, .tokens = 2, .targets = 1});
+    oc_dataset_close(d);
+    stop(&f);
+}
+
+/* A label on the first token of the second sequence that a row is cut into is no target. */
+static void drops_a_row_whose_only_label_opens_a_sequence(void **state) {
+    (void)state;
+    fixture f;
+    start(&f, 8, true);
+    add(&f, "ids.jsonl",
+        "{\"input_ids\":[5,6]}\n"
+        "{\"input_ids\":[1,1,1,1,1,1,1,1,9,1],\"labels\":[1,-100,-100,-100,-100,-100,-100,-100,9,"
+        "-100]}\n");
+    oc_dataset *d = open_ok(&f);
+    check_report(
+        d, (oc_dataset_report){.rows = 2, .packed = 1, .dropped = 1, .tokens = 2, .targets = 1});
     oc_dataset_close(d);
     stop(&f);
 }
@@ -282,27 +320,29 @@ static void refuses_bad_rows_by_file_and_line(void **state) {
         {"x.jsonl", "", OC_E_INVALID, {"x.jsonl is empty"}},
         {"x.jsonl", "\n \n", OC_E_INVALID, {"x.jsonl is empty"}},
         {"x.csv", "a,b", OC_E_UNSUPPORTED, {"x.csv", ".jsonl"}},
-        {"x.json", "{\"text\":\"a\"}", OC_E_UNSUPPORTED, {"x.json:"}},
+        {"x", "{\"text\":\"a\"}", OC_E_UNSUPPORTED, {"x:"}},
+        {"x.gz", "{\"text\":\"a\"}", OC_E_UNSUPPORTED, {"x.gz:"}},
         {"x.jsonl", "{\"text\":\"a\"}\n{\"text\":", OC_E_FORMAT, {"x.jsonl:2:", "JSON"}},
         {"x.jsonl", "{\"text\":\"a\"}{}", OC_E_FORMAT, {"x.jsonl:1:", "JSON"}},
         {"x.jsonl", "{\"text\":\"\xff\"}", OC_E_FORMAT, {"x.jsonl:1:"}},
         {"x.jsonl", "{\"text\":\"a\",\"text\":\"b\"}", OC_E_FORMAT, {"x.jsonl:1:", "text"}},
         {"x.jsonl", "[1,2]", OC_E_FORMAT, {"x.jsonl:1: the row is an array"}},
-        {"x.jsonl", "{\"body\":\"a\"}", OC_E_FORMAT, {"x.jsonl:1:", "neither \"text\""}},
-        {"x.jsonl", "{\"text\":null}", OC_E_FORMAT, {"x.jsonl:1:", "neither \"text\""}},
+        {"x.jsonl", "{\"body\":\"a\"}", OC_E_FORMAT, {"x.jsonl:1: the row is of no known form"}},
+        {"x.jsonl", "{\"text\":null}", OC_E_FORMAT, {"x.jsonl:1: the row is of no known form"}},
         {"x.jsonl", "{\"text\":3}", OC_E_FORMAT, {"x.jsonl:1: \"text\" is an integer"}},
-        {"x.jsonl", "\n{\"messages\":[]}", OC_E_UNSUPPORTED, {"x.jsonl:2:", "\"messages\""}},
-        {"x.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}", OC_E_UNSUPPORTED, {"\"prompt\""}},
-        {"x.jsonl", "{\"text\":\"a\",\"input_ids\":[1]}", OC_E_FORMAT, {"x.jsonl:1:", "keep one"}},
+        {"x.jsonl",
+         "{\"text\":\"a\",\"input_ids\":[1]}",
+         OC_E_FORMAT,
+         {"x.jsonl:1: the row fits two forms, text and input_ids"}},
         {"x.jsonl", "{\"text\":\"a\",\"labels\":[1]}", OC_E_FORMAT, {"\"labels\" need"}},
         {"x.jsonl",
          "{\"text\":\"a\"}\n{\"input_ids\":[1,2]}",
          OC_E_FORMAT,
-         {"x.jsonl:2: a row of \"input_ids\" after rows of \"text\""}},
+         {"x.jsonl:2: this row is input_ids but the file began with text"}},
         {"x.jsonl",
          "{\"input_ids\":[1,2]}\n{\"text\":\"a\"}",
          OC_E_FORMAT,
-         {"x.jsonl:2: a row of \"text\" after rows of \"input_ids\""}},
+         {"x.jsonl:2: this row is text but the file began with input_ids"}},
         {"x.jsonl", "{\"input_ids\":\"1\"}", OC_E_FORMAT, {"\"input_ids\" is a string"}},
         {"x.jsonl", "{\"input_ids\":[1,2.0]}", OC_E_FORMAT, {"x.jsonl:1: input_ids[1]"}},
         {"x.jsonl",
@@ -319,9 +359,18 @@ static void refuses_bad_rows_by_file_and_line(void **state) {
          {"labels[1] = -1", "not -100"}},
         {"x.jsonl", "{\"input_ids\":[1,2],\"labels\":[1,259]}", OC_E_INVALID, {"labels[1] = 259"}},
         {"x.jsonl",
-         "{\"input_ids\":[1,2],\"attention_mask\":[1,0]}",
+         "{\"input_ids\":[1,2,3],\"attention_mask\":[1,0,1]}",
          OC_E_UNSUPPORTED,
+         {"x.jsonl:1: attention_mask[1] is 0 between tokens"}},
+        {"x.jsonl",
+         "{\"input_ids\":[1,2],\"attention_mask\":[1,2]}",
+         OC_E_FORMAT,
          {"x.jsonl:1: attention_mask[1]"}},
+        {"x.jsonl",
+         "{\"input_ids\":[1,2],\"attention_mask\":[1,1.0]}",
+         OC_E_FORMAT,
+         {"x.jsonl:1: attention_mask[1]"}},
+        {"x.jsonl", "{\"input_ids\":[1,2],\"attention_mask\":[1]}", OC_E_FORMAT, {"array of 2"}},
         {"x.jsonl",
          "{\"input_ids\":[1]}\n{\"input_ids\":[1,2],\"labels\":[1,-100]}",
          OC_E_INVALID,
@@ -413,6 +462,8 @@ int main(void) {
         cmocka_unit_test(packs_in_order_and_splits_only_what_is_longer_than_a_sequence),
         cmocka_unit_test(pads_and_truncates_without_packing),
         cmocka_unit_test(takes_input_ids_verbatim_and_drops_rows_that_train_nothing),
+        cmocka_unit_test(leaves_masked_padding_out),
+        cmocka_unit_test(drops_a_row_whose_only_label_opens_a_sequence),
         cmocka_unit_test(joins_files_in_order_and_keeps_nul),
         cmocka_unit_test(streams_a_long_document),
         cmocka_unit_test(reads_a_line_longer_than_the_buffer),

@@ -15,35 +15,78 @@
 static void encodes_every_byte(void **state) {
     (void)state;
     oc_tokenizer *t;
+    oc_tokens x = {0};
     unsigned char text[256];
-    int32_t ids[258];
-    size_t n;
     assert_int_equal(oc_tokenizer_bytes(&t, NULL), OC_OK);
     assert_int_equal(oc_tokenizer_vocab(t), 259);
     assert_int_equal(oc_tokenizer_pad(t), 0);
     assert_int_equal(oc_tokenizer_bos(t), 1);
     assert_int_equal(oc_tokenizer_eos(t), 2);
-    assert_int_equal(oc_tokenizer_bound(t, 256), 258);
-    assert_int_equal(oc_tokenizer_bound(t, SIZE_MAX), SIZE_MAX);
+    assert_true(oc_tokenizer_pieces(t));
+    assert_null(oc_tokenizer_chat_template(t));
     for (int i = 0; i < 256; i++)
         text[i] = (unsigned char)i;
-    assert_int_equal(oc_tokenizer_encode(t, (const char *)text, 256, true, ids, &n, NULL), OC_OK);
-    assert_int_equal(n, 258);
-    assert_int_equal(ids[0], 1);
-    assert_int_equal(ids[257], 2);
-    for (int i = 0; i < 256; i++)
-        assert_int_equal(ids[1 + i], 3 + i);
-    assert_int_equal(oc_tokenizer_encode(t, (const char *)text, 256, false, ids, &n, NULL), OC_OK);
-    assert_int_equal(n, 256);
-    assert_int_equal(ids[0], 3);
-    assert_int_equal(ids[255], 258);
-    assert_int_equal(oc_tokenizer_encode(t, "", 0, true, ids, &n, NULL), OC_OK);
-    assert_int_equal(n, 2);
-    assert_int_equal(oc_tokenizer_encode(t, "", 0, false, ids, &n, NULL), OC_OK);
-    assert_int_equal(n, 0);
+    const char *bytes = (const char *)text;
+    assert_int_equal(oc_tokenizer_encode(t, bytes, 256, OC_SPECIAL_ADD, &x, NULL), OC_OK);
+    assert_int_equal(x.n, 258);
+    assert_int_equal(x.ids[0], 1);
+    assert_int_equal(x.starts[0], 0);
+    assert_int_equal(x.ids[257], 2);
+    assert_int_equal(x.starts[257], 256);
+    for (size_t i = 0; i < 256; i++) {
+        assert_int_equal(x.ids[1 + i], 3 + i);
+        assert_int_equal(x.starts[1 + i], i);
+    }
+    assert_int_equal(oc_tokenizer_encode(t, bytes, 256, OC_SPECIAL_NONE, &x, NULL), OC_OK);
+    assert_int_equal(x.n, 256);
+    assert_int_equal(x.ids[0], 3);
+    assert_int_equal(x.ids[255], 258);
+    assert_int_equal(oc_tokenizer_encode(t, "", 0, OC_SPECIAL_ADD, &x, NULL), OC_OK);
+    assert_int_equal(x.n, 2);
+    assert_int_equal(oc_tokenizer_encode(t, "", 0, OC_SPECIAL_NONE, &x, NULL), OC_OK);
+    assert_int_equal(x.n, 0);
     assert_true(oc_tokenizer_host_bytes(t) > 0);
+    oc_tokens_free(&x);
+    oc_tokens_free(NULL);
     oc_tokenizer_close(t);
     oc_tokenizer_close(NULL);
+}
+
+static void expect_text(const oc_tokenizer *t, const int32_t *ids, size_t n, bool skip,
+                        const char *want) {
+    char *text;
+    size_t length;
+    assert_int_equal(oc_tokenizer_decode(t, ids, n, skip, &text, &length, NULL), OC_OK);
+    assert_int_equal(length, strlen(want));
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static void decodes_what_is_no_utf8_as_python_does(void **state) {
+    (void)state;
+    oc_tokenizer *t;
+    assert_int_equal(oc_tokenizer_bytes(&t, NULL), OC_OK);
+    /* b"a\xe2\x82b\xff\xed\xa0\x80".decode(errors="replace") */
+    const int32_t ids[] = {1,        3 + 'a',  3 + 0xe2, 3 + 0x82, 3 + 'b',
+                           3 + 0xff, 3 + 0xed, 3 + 0xa0, 3 + 0x80, 2};
+    const char *const text = "a\xef\xbf\xbd"
+                             "b\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd";
+    char marked[64], *out = NULL;
+    size_t n;
+    snprintf(marked, sizeof marked, "<|bos|>%s<|eos|>", text);
+    expect_text(t, ids, 10, true, text);
+    expect_text(t, ids, 10, false, marked);
+    oc_error err = {0};
+    const int32_t wrong[] = {259, -1};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(oc_tokenizer_decode(t, wrong + i, 1, true, &out, &n, &err), OC_E_INVALID);
+    assert_non_null(strstr(err.message, "-1"));
+    assert_null(out);
+    assert_int_equal(oc_tokenizer_find(t, "<|eos|>", 7), 2);
+    assert_int_equal(oc_tokenizer_find(t, "a", 1), 3 + 'a');
+    assert_int_equal(oc_tokenizer_find(t, "\xc4\xa0", 2), 3 + ' ');
+    assert_int_equal(oc_tokenizer_find(t, " ", 1), -1);
+    oc_tokenizer_close(t);
 }
 
 static json_t *load(const char *dir, const char *name) {
@@ -96,6 +139,19 @@ static void saves_the_gpt2_byte_alphabet(void **state) {
     }
     json_decref(root);
     json_decref(config);
+    oc_tokenizer *again;
+    assert_int_equal(oc_tokenizer_save(t, d.dir, NULL), OC_OK);
+    assert_int_equal(oc_tokenizer_open(&again, d.dir, NULL), OC_OK);
+    assert_true(oc_tokenizer_pieces(again));
+    assert_int_equal(oc_tokenizer_vocab(again), 259);
+    oc_tokenizer_close(again);
+    char file[300];
+    snprintf(file, sizeof file, "%s/tokenizer.json", d.dir);
+    assert_true(oc_tokenizer_is_bytes(file));
+    unlink(file);
+    assert_false(oc_tokenizer_is_bytes(file));
+    snprintf(file, sizeof file, "%s/tokenizer_config.json", d.dir);
+    unlink(file);
     oc_error err = {0};
     assert_int_not_equal(oc_tokenizer_save(t, "/nowhere", &err), OC_OK);
     assert_non_null(strstr(err.message, "/nowhere"));
@@ -106,6 +162,7 @@ static void saves_the_gpt2_byte_alphabet(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encodes_every_byte),
+        cmocka_unit_test(decodes_what_is_no_utf8_as_python_does),
         cmocka_unit_test(saves_the_gpt2_byte_alphabet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 set -euo pipefail
 
 packages=(build-essential cmake ninja-build pkg-config libdnnl-dev libjansson-dev libcmocka-dev
+    libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev xz-utils
     clang clang-format clang-tidy python3 bible-kjv)
 
 if ! command -v apt-get >/dev/null; then
@@ -10,7 +11,7 @@ if ! command -v apt-get >/dev/null; then
     for tool in cc cmake pkg-config python3; do
         command -v "$tool" >/dev/null || missing+=("$tool")
     done
-    for library in jansson cmocka; do
+    for library in jansson cmocka libpcre2-8 libutf8proc zlib libzstd; do
         pkg-config --exists "$library" 2>/dev/null || missing+=("$library")
     done
     if [ ${#missing[@]} -gt 0 ]; then

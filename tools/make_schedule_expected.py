@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Write tests/data/schedule_lr.tsv and schedule_scaler.tsv from the reference implementations.
+"""Write tests/data/schedule_lr.tsv, schedule_cycle.tsv and schedule_scaler.tsv from the reference
+implementations.
 
 Run: tools/make_schedule_expected.py DEEPSPEED_SOURCE tests/data
 transformers is imported; of DeepSpeed only lr_schedules.py and loss_scaler.py are loaded, with what
 they import from the rest of it replaced.
 
 schedule_lr.tsv: kind warmup total warmup_min_lr warmup_max_lr log warmup_min_ratio cos_min_ratio
-base_lr done lr. schedule_scaler.tsv: initial_power window hysteresis consecutive min_scale, the
+base_lr done lr. schedule_cycle.tsv: OneCycle min_lr max_lr decay_rate first_steps second_steps
+first_stairs second_stairs decay_steps done lr, or LRRangeTest min_lr rate size staircase and four 0,
+done lr; -1 where the class gets None. schedule_scaler.tsv: initial_power window hysteresis consecutive min_scale, the
 steps (x overflow, . good), then the scale after each step; "raise" ends it.
 """
 import importlib.util
@@ -32,8 +35,9 @@ def load_deepspeed(root):
         warning = info
 
     module("deepspeed", comm=types.SimpleNamespace(get_rank=lambda: 1))
-    module("deepspeed.utils", logger=Quiet())
+    module("deepspeed.utils", logger=Quiet(), log_dist=lambda *a, **k: None)
     module("deepspeed.runtime")
+    module("deepspeed.runtime.utils", has_inf_or_nan=None)
     module("deepspeed.runtime.config_utils", DeepSpeedConfigObject=object)
     out = []
     for name in ("lr_schedules", "fp16/loss_scaler"):
@@ -93,6 +97,25 @@ def rows_deepspeed(ds):
         yield "WarmupLR", 3, 6, 0, -1, True, 0, 0, 1e-3, done, lr
 
 
+def rows_cycles(ds):
+    def given(x):
+        return None if x < 0 else x
+
+    for first, second in ((4, -1), (3, 6), (7, 2), (5, 0), (1, 1)):
+        for stairs, stairs_second in ((0, -1), (2, -1), (3, 1), (0, 2)):
+            for rate, decay in ((0.0, 0), (0.5, 3), (1e-3, 1)):
+                opt = optimizer(1e-3)
+                s = ds.OneCycle(opt, 1e-5, 3e-4, rate, first, given(second), stairs, given(stairs_second), decay)
+                for done, lr in enumerate(lrs(opt, s, first + max(first, second) + 8)):
+                    yield ("OneCycle", 1e-5, 3e-4, rate, first, second, stairs, stairs_second, decay, done, lr)
+    for low, size, rate in ((1e-3, 2000, 1.0), (1e-5, 3, 2.0), (1e-4, 7, 0.25)):
+        for stairs in (False, True):
+            opt = optimizer(1.0)
+            s = ds.LRRangeTest(opt, low, size, rate, stairs)
+            for done, lr in enumerate(lrs(opt, s, 16)):
+                yield "LRRangeTest", low, rate, size, stairs, 0, 0, 0, 0, done, lr
+
+
 def rows_scaler(ds):
     rng = random.Random(3)
     for power, window, hysteresis, consecutive, low in (
@@ -122,6 +145,7 @@ def main():
     lr_schedules, loss_scaler = load_deepspeed(Path(sys.argv[1]))
     out = Path(sys.argv[2])
     write(out / "schedule_lr.tsv", [*rows_hugging_face(), *rows_deepspeed(lr_schedules)])
+    write(out / "schedule_cycle.tsv", rows_cycles(lr_schedules))
     write(out / "schedule_scaler.tsv", rows_scaler(loss_scaler))
 
 

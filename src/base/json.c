@@ -32,6 +32,7 @@ const char *oc_json_type_name(const json_t *value) {
 
 static size_t flags(oc_json_text text) {
     size_t f = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
+    if (text == OC_JSON_INT_AS_REAL) f |= JSON_DECODE_INT_AS_REAL;
     return text == OC_JSON_ALLOW_NUL ? f | JSON_ALLOW_NUL : f;
 }
 

@@ -18,8 +18,10 @@
 typedef enum oc_json_need { OC_JSON_OPTIONAL, OC_JSON_REQUIRED } oc_json_need;
 
 typedef enum oc_json_text {
-    OC_JSON_NO_NUL,    /* \u0000 inside a string is an error: for names, paths, configs */
-    OC_JSON_ALLOW_NUL, /* for tokenizers and data; take lengths by json_string_length() */
+    OC_JSON_NO_NUL,      /* \u0000 inside a string is an error: for names, paths, configs */
+    OC_JSON_ALLOW_NUL,   /* for tokenizers and data; take lengths by json_string_length() */
+    OC_JSON_INT_AS_REAL, /* as OC_JSON_NO_NUL; every number is a real, so that none is too big:
+                            tokenizer_config.json files hold 10^30 written out */
 } oc_json_text;
 
 /* --- Whole documents. *out belongs to the caller: json_decref(). On failure it is NULL. */

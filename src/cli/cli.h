@@ -12,6 +12,7 @@ int oc_cmd_train(oc_config *c);
 int oc_cmd_eval(oc_config *c);
 int oc_cmd_plan(oc_config *c);
 int oc_cmd_inspect(oc_config *c);
+int oc_cmd_tokenize(oc_config *c);
 
 void oc_cli_usage(FILE *to); /* outcore --help: the commands */
 void oc_cli_help(oc_command command,

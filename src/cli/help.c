@@ -18,8 +18,9 @@ static const struct {
     [OC_CMD_BENCH] = {"bench    gemm|adamw|copy|io|comm|all", "measure this machine", false},
     [OC_CMD_INSPECT] = {"inspect  PATH",
                         "what a safetensors file, a model or an output directory holds", true},
-    [OC_CMD_TOKENIZE] = {"tokenize --model DIR --text TEXT", "what a tokenizer makes of a text",
-                         false},
+    [OC_CMD_TOKENIZE] = {"tokenize --model DIR  --text TEXT | --input FILE | --messages FILE | "
+                         "--data PATH...",
+                         "what a tokenizer makes of a text, a conversation or training data", true},
 };
 
 /* A lesson beside a section's options: when to reach for them. */
@@ -48,6 +49,22 @@ static const struct {
     {"Checking", "For those who look for a fault: each must leave the results as they are.",
      "--debug-memory --delay-seed 1"},
 };
+
+static const char tokenize_lesson[] =
+    "\nThe directory needs tokenizer.json only, and tokenizer_config.json or chat_template.jinja "
+    "for\n"
+    "conversations. Ids are those of Hugging Face's tokenizers; special tokens are added as the\n"
+    "tokenizer's post_processor says.\n"
+    "  example: outcore tokenize --model ./llama --text \"Hello, world!\"\n"
+    "\nA line of --input is a JSON string, so that any text fits in it:\n"
+    "  example: outcore tokenize --model ./llama --input texts.jsonl > ids.jsonl\n"
+    "\nA conversation, as the model's chat template writes it, ready for an answer:\n"
+    "  example: echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' |\n"
+    "           outcore tokenize --model ./llama --messages - --generation-prompt\n"
+    "\nBefore a fine-tuning run, look at what it will learn: a line that begins with + is "
+    "trained,\n"
+    "one with - is context only. With --json: ids and labels, -100 for what is not trained.\n"
+    "  example: outcore tokenize --model ./llama --data train.jsonl --show-labels | less\n";
 
 static void section_end(const char *section, oc_command command, FILE *to) {
     for (size_t i = 0; i < sizeof lessons / sizeof *lessons; i++) {
@@ -84,6 +101,10 @@ void oc_cli_help(oc_command command, FILE *to) {
         option_line(o, to);
     }
     if (section) section_end(section, command, to);
+    if (command == OC_CMD_TOKENIZE) {
+        fputs(tokenize_lesson, to);
+        return;
+    }
     fprintf(to,
             "\nSIZE: 1.5GiB, 100MB, plain bytes. Hugging Face's names of options work too; the\n"
             "name above is then printed.\n");

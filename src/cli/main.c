@@ -72,6 +72,9 @@ static int run(oc_command command, int argc, char **argv) {
     case OC_CMD_PLAN:
         code = oc_cmd_plan(c);
         break;
+    case OC_CMD_TOKENIZE:
+        code = oc_cmd_tokenize(c);
+        break;
     default:
         code = oc_cmd_inspect(c);
         break;
@@ -119,7 +122,7 @@ static int run_command_line(int argc, char **argv) {
         oc_cli_help(command, stdout);
         return OC_EXIT_DONE;
     }
-    if (command == OC_CMD_GENERATE || command == OC_CMD_BENCH || command == OC_CMD_TOKENIZE) {
+    if (command == OC_CMD_GENERATE || command == OC_CMD_BENCH) {
         oc_log(OC_LOG_ERROR, "outcore %s is not available in this version", argv[1]);
         return OC_EXIT_REFUSED;
     }

@@ -6,9 +6,14 @@ static const double pi = 3.14159265358979323846;
 
 static double least_one(int64_t x) { return x > 1 ? (double)x : 1.0; }
 
+static int64_t warmup_steps(const oc_schedule_spec *s) {
+    if (s->warmup_steps > 0) return s->warmup_steps;
+    return (int64_t)ceil(s->warmup_ratio * (double)s->total_steps);
+}
+
 /* transformers/optimization.py */
 static double hugging_face_factor(const oc_schedule_spec *s, int64_t step) {
-    int64_t warm = s->warmup_steps, total = s->total_steps;
+    int64_t warm = warmup_steps(s), total = s->total_steps;
     if (step < warm) return (double)step / least_one(warm);
     if (s->kind == OC_LR_CONSTANT) return 1;
     if (s->kind == OC_LR_LINEAR) return fmax(0, (double)(total - step) / least_one(total - warm));
@@ -17,7 +22,8 @@ static double hugging_face_factor(const oc_schedule_spec *s, int64_t step) {
 }
 
 static int64_t deepspeed_warmup(const oc_schedule_spec *s) {
-    return s->warmup_steps > 2 ? s->warmup_steps : 2;
+    int64_t warm = warmup_steps(s);
+    return warm > 2 ? warm : 2;
 }
 
 /* From 0 to 1 while last < warm-up; the log form reaches 1 one step before its end. */
@@ -42,6 +48,34 @@ static double deepspeed_cosine(const oc_schedule_spec *s, int64_t last) {
     return fmax(0, s->cos_min_ratio + (1 - s->cos_min_ratio) * 0.5 * (1 + cos(pi * progress)));
 }
 
+/* How far between min and max, `at` steps into the cycle. */
+static double cycle_scale(const oc_schedule_spec *s, double first, double second, double at) {
+    double total = first + second, ratio = first / total;
+    double x = 1 + at / total - floor(1 + at / total);
+    bool up = x <= ratio;
+    int32_t stairs = s->cycle.stairs_first;
+    if (!up && s->cycle.stairs_second >= 0) stairs = s->cycle.stairs_second;
+    if (stairs <= 0) return up ? x / ratio : (x - 1) / (ratio - 1);
+    double in = fmod(at, total);
+    double step = in <= first ? in * stairs / first : (total - in) * stairs / second;
+    return floor(step) / stairs;
+}
+
+static double one_cycle(const oc_schedule_spec *s, int64_t done) {
+    const struct oc_cycle_spec *c = &s->cycle;
+    double first = (double)c->first, second = c->second < 0 ? first : (double)c->second;
+    double at = (double)done, past = at - (first + second);
+    if (past <= 0) return c->min_lr + (c->max_lr - c->min_lr) * cycle_scale(s, first, second, at);
+    if (c->decay_steps == 0) return c->min_lr;
+    return c->min_lr / (1 + c->decay_rate * (past / (double)c->decay_steps));
+}
+
+static double range_test(const oc_schedule_spec *s, int64_t done) {
+    double interval = (double)done / (double)s->range.size;
+    if (s->range.staircase) interval = floor(interval);
+    return s->range.min_lr * (1 + s->range.rate * interval);
+}
+
 double oc_schedule_lr(const oc_schedule_spec *s, double base_lr, int64_t done) {
     switch (s->kind) {
     case OC_LR_CONSTANT:
@@ -58,6 +92,10 @@ double oc_schedule_lr(const oc_schedule_spec *s, double base_lr, int64_t done) {
     }
     case OC_LR_DS_WARMUP_COSINE:
         return done == 0 ? 0 : base_lr * deepspeed_cosine(s, done - 1);
+    case OC_LR_DS_ONE_CYCLE:
+        return one_cycle(s, done);
+    case OC_LR_DS_RANGE_TEST:
+        return range_test(s, done);
     }
     return base_lr;
 }

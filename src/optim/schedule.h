@@ -3,7 +3,8 @@
  *
  * Hugging Face names: constant, linear, cosine with W warm-up steps; factor at step s (from 1) is
  * (s - 1) / W while s - 1 < W, then as transformers.get_*_schedule_with_warmup with step index s
- * - 1. DeepSpeed: WarmupLR, WarmupDecayLR, WarmupCosineLR as deepspeed/runtime/lr_schedules.py. */
+ * - 1. DeepSpeed: WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle (its rate; betas do not move),
+ * LRRangeTest as deepspeed/runtime/lr_schedules.py. */
 #ifndef OC_SCHEDULE_H
 #define OC_SCHEDULE_H
 
@@ -16,7 +17,9 @@ typedef enum oc_schedule_kind {
     OC_LR_COSINE,
     OC_LR_DS_WARMUP,
     OC_LR_DS_WARMUP_DECAY,
-    OC_LR_DS_WARMUP_COSINE
+    OC_LR_DS_WARMUP_COSINE,
+    OC_LR_DS_ONE_CYCLE,
+    OC_LR_DS_RANGE_TEST
 } oc_schedule_kind;
 
 typedef struct oc_schedule_spec {
@@ -25,6 +28,19 @@ typedef struct oc_schedule_spec {
     double warmup_min_lr, warmup_max_lr; /* DeepSpeed; max < 0: the optimizer's lr */
     bool warmup_log;                     /* DeepSpeed warmup_type "log" */
     double warmup_min_ratio, cos_min_ratio;
+    double warmup_ratio; /* without warmup_steps: of the total, rounded up */
+    struct oc_cycle_spec {
+        double min_lr, max_lr; /* max < 0: not given */
+        double decay_rate;     /* after the cycle, lr = min / (1 + rate x steps / decay_steps) */
+        int64_t first, second; /* steps up and down; second < 0: as many as up */
+        int32_t stairs_first, stairs_second; /* 0: no stairs; second < 0: as first */
+        int64_t decay_steps;                 /* 0: no decay */
+    } cycle;
+    struct oc_range_spec { /* lr = min x (1 + rate x steps / size) */
+        double min_lr, rate;
+        int64_t size;
+        bool staircase;
+    } range;
 } oc_schedule_spec;
 
 /* lr of the step after `done` successful steps (done = 0: the first). base_lr: the optimizer's. */

@@ -26,15 +26,33 @@ static oc_status check_spec(const oc_dataset_spec *spec, oc_error *err) {
     return OC_OK;
 }
 
-static oc_status read_files(oc_dataset *d, const oc_dataset_spec *spec, oc_error *err) {
+static oc_status read_all(oc_rows *rows, const oc_dataset_spec *spec, oc_error *err) {
+    oc_data_files files = {NULL, 0};
+    oc_status s = oc_data_files_find(&files, spec->paths, spec->n_paths, err);
+    rows->encoder.tokenizer = spec->tokenizer;
+    rows->encoder.vocab = spec->vocab;
+    for (int32_t i = 0; s == OC_OK && i < files.n; i++)
+        s = oc_rows_read(rows, files.paths[i], err);
+    oc_encoder_release(&rows->encoder);
+    oc_data_files_release(&files);
+    return s;
+}
+
+static oc_status fill_spool(oc_dataset *d, const oc_dataset_spec *spec, oc_error *err) {
     oc_packer p;
+    oc_rows rows = {.packer = &p};
     oc_status s = oc_packer_init(&p, &d->spool, &d->report, spec, err);
-    for (int32_t i = 0; s == OC_OK && i < spec->n_paths; i++)
-        s = oc_rows_read(&p, spec, spec->paths[i], err);
+    if (s == OC_OK) s = read_all(&rows, spec, err);
     if (s == OC_OK) s = oc_packer_finish(&p, err);
     if (s == OC_OK) s = oc_spool_seal(&d->spool, err);
     oc_packer_release(&p);
     return s;
+}
+
+oc_status oc_dataset_visit(const oc_dataset_spec *spec, oc_row_visit *visit, void *arg,
+                           oc_error *err) {
+    oc_rows rows = {.visit = visit, .arg = arg};
+    return read_all(&rows, spec, err);
 }
 
 oc_status oc_dataset_open(oc_dataset **out, const oc_dataset_spec *spec, oc_error *err) {
@@ -43,7 +61,7 @@ oc_status oc_dataset_open(oc_dataset **out, const oc_dataset_spec *spec, oc_erro
     oc_dataset *d = calloc(1, sizeof *d);
     if (d == NULL) return oc_fail(err, OC_E_MEMORY, "no memory for a data set");
     oc_status s = oc_spool_open(&d->spool, spec->spool_dir, spec->seq, err);
-    if (s == OC_OK) s = read_files(d, spec, err);
+    if (s == OC_OK) s = fill_spool(d, spec, err);
     if (s != OC_OK) {
         oc_dataset_close(d);
         return s;

@@ -1,23 +1,38 @@
 /* dataset.h - training sequences from files: tokenized, packed, shuffled, and read back by index.
  *
  * At open, rows are tokenized and packed once into an unlinked spool file (never held in memory); a
- * sequence is then a fixed-size record read by pread. One thread owns a data set. */
+ * sequence is then a fixed-size record read by pread. One thread owns a data set.
+ *
+ * Files: .txt (one document), .jsonl (one JSON object a line), .json (one array of objects, or one
+ * object a line), each also compressed by gzip or zstd (.gz, .zst, .zstd). The keys of a row tell
+ * its form, and a file holds one form:
+ *   {"text"}                          all is trained; special tokens and eos are added
+ *   {"input_ids", "labels"?}          verbatim; labels are not shifted, -100 does not count, absent
+ *                                     ones equal input_ids; "attention_mask": 0 marks padding
+ *   {"prompt", "completion"}          two texts: the completion and eos are trained;
+ *                                     or two lists of messages: the answers of the second are
+ *   {"messages", "tools"?}            through the chat template; the assistant's turns are trained
+ *   {"conversations": [{from, value}]}            the same, as sharegpt writes it
+ *   {"instruction", "input"?, "output"}           alpaca's prompt; the output and eos are trained
+ * Other keys are ignored; null is as good as absent. Refused, named by file and line (of an array:
+ * row): rows of no form or of two, another form than the file's first row has, ids outside the
+ * vocabulary. A file without a row, or without a trainable token, is refused too. */
 #ifndef OC_DATASET_H
 #define OC_DATASET_H
 
 #include "base/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* A tokenizer as the data set sees it; text/tokenizer.h makes them. */
 typedef struct oc_tokenizer oc_tokenizer;
 
 typedef struct oc_dataset_spec {
-    const char *const
-        *paths; /* .txt (one document a file), .jsonl rows {"text"} or {"input_ids", "labels"} */
+    const char *const *paths; /* files and directories, see oc_data_files_find() */
     int32_t n_paths;
-    const oc_tokenizer *tokenizer; /* borrowed */
+    const oc_tokenizer *tokenizer; /* borrowed; NULL: rows of input_ids only */
     int64_t vocab;                 /* ids outside [0, vocab) are refused, named by file and line */
     int64_t seq;                   /* tokens a sequence */
     bool packing; /* else one document a sequence, padded right, longer ones truncated */
@@ -47,12 +62,7 @@ uint64_t oc_dataset_count(const oc_dataset *d); /* sequences; at least 1 */
 const oc_dataset_report *oc_dataset_get_report(const oc_dataset *d);
 uint64_t oc_dataset_host_bytes(const oc_dataset *d); /* memory it holds */
 
-/* A .txt file is one document; it and each "text" row get the tokenizer's special tokens and eos.
- * "input_ids" rows are verbatim; their "labels" are not shifted, -100 does not count, absent ones
- * equal input_ids. One file holds one form. Refused, named by file and line: other forms, an empty
- * file, one without a trainable token, ids outside the vocabulary.
- *
- * Packing fills sequences in row order. A document that does not fit into the rest of a sequence
+/* Packing fills sequences in row order. A document that does not fit into the rest of a sequence
  * starts the next one; one longer than a sequence starts a sequence of its own, is cut every seq
  * tokens, and what follows joins its tail. */
 
@@ -68,5 +78,38 @@ OC_NODISCARD oc_status oc_dataset_read(oc_dataset *d, uint64_t index, int32_t *t
 /* The sequence at place `i` of epoch `epoch`: a permutation of [0, n) that depends on (seed, epoch,
  * n) only and needs no memory; the identity when shuffle is false. */
 uint64_t oc_dataset_order(uint64_t seed, uint64_t epoch, uint64_t i, uint64_t n, bool shuffle);
+
+/* ---- files and rows, for those who look at them before or without training ---- */
+
+/* The files that paths stand for: a file itself, a directory all data files below it, sorted by
+ * path; hidden ones are left out, other endings are named in one log line. A directory without a
+ * data file is refused. */
+typedef struct oc_data_files {
+    char **paths;
+    int32_t n;
+} oc_data_files;
+
+OC_NODISCARD oc_status oc_data_files_find(oc_data_files *out, const char *const *paths, int32_t n,
+                                          oc_error *err);
+void oc_data_files_release(oc_data_files *f);
+
+/* Whether the file's rows, by its first one, need a tokenizer. A file that cannot be read does not:
+ * opening it says why. */
+bool oc_dataset_needs_tokenizer(const char *path);
+
+/* A row as ids and labels, before packing. Valid during the visit. */
+typedef struct oc_row {
+    const char *where; /* "data.jsonl:7" */
+    const char *form;  /* "messages" */
+    const int32_t *ids, *labels;
+    size_t n;
+} oc_row;
+
+typedef oc_status oc_row_visit(void *arg, const oc_row *row, oc_error *err);
+
+/* Every row in order, those without a trainable token too. Of spec it looks at paths, tokenizer and
+ * vocab. Ends at the first failure. */
+OC_NODISCARD oc_status oc_dataset_visit(const oc_dataset_spec *spec, oc_row_visit *visit, void *arg,
+                                        oc_error *err);
 
 #endif

@@ -1,11 +1,16 @@
-/* dataset_internal.h - how rows become sequences: rows -> packer -> spool. Not for other rooms.
+/* dataset_internal.h - how rows become sequences: rows -> encoder -> packer -> spool. Not for other
+ * rooms.
  *
- *   rows   (dataset_rows.c)  read files, check and tokenize; know nothing of sequences
- *   packer (dataset_pack.c)  places documents; holds at most one sequence of a document
- *   spool  (dataset_spool.c) fixed-size records in an unlinked file */
+ *   rows    (dataset_rows.c)    read files row by row
+ *   encoder (dataset_encode.c, dataset_forms.c, dataset_convert.c)
+ *                               check a row and make it ids and labels; knows nothing of sequences
+ *   packer  (dataset_pack.c)    places documents; holds at most one sequence of a document
+ *   spool   (dataset_spool.c)   fixed-size records in an unlinked file */
 #ifndef OC_DATASET_INTERNAL_H
 #define OC_DATASET_INTERNAL_H
 
+#include "base/json.h"
+#include "text/chat.h"
 #include "text/dataset.h"
 #include "text/tokenizer.h"
 
@@ -59,10 +64,73 @@ OC_NODISCARD oc_status oc_packer_end(oc_packer *p, oc_error *err);
 /* Pads and pushes the last sequence. */
 OC_NODISCARD oc_status oc_packer_finish(oc_packer *p, oc_error *err);
 
+/* ---- encoder ---- */
+
+typedef enum oc_row_form {
+    OC_ROW_NONE,
+    OC_ROW_TEXT,
+    OC_ROW_IDS,
+    OC_ROW_COMPLETION,
+    OC_ROW_MESSAGES,
+    OC_ROW_ALPACA,
+    OC_ROW_SHAREGPT,
+    OC_ROW_FORMS
+} oc_row_form;
+
+/* Makes ids and labels, n each, of one row after the other. */
+typedef struct oc_encoder {
+    const oc_tokenizer *tokenizer; /* borrowed */
+    int64_t vocab;
+    oc_chat *chat; /* opened by the first conversation */
+    oc_tokens tokens;
+    int32_t *ids, *labels;
+    size_t n, room;
+} oc_encoder;
+
+void oc_encoder_release(oc_encoder *e);
+const char *oc_row_form_name(oc_row_form form);
+/* By the row's keys. Errors begin with `where`, here and below. */
+OC_NODISCARD oc_status oc_row_form_of(json_t *row, const char *where, oc_row_form *out,
+                                      oc_error *err);
+/* The row, which is of this form. */
+OC_NODISCARD oc_status oc_encoder_row(oc_encoder *e, const json_t *row, oc_row_form form,
+                                      const char *where, oc_error *err);
+/* One document. */
+OC_NODISCARD oc_status oc_encoder_text(oc_encoder *e, const char *text, size_t n, const char *where,
+                                       oc_error *err);
+/* A piece of one, without special tokens; labels equal ids. */
+OC_NODISCARD oc_status oc_encoder_piece(oc_encoder *e, const char *text, size_t n,
+                                        const char *where, oc_error *err);
+/* A row's member; null is as good as absent: exporters write it for an empty column. */
+json_t *oc_row_member(const json_t *row, const char *key);
+
+/* ---- conversion (dataset_convert.c) ---- */
+
+/* Alpaca's prompt and output side by side; free *text. */
+OC_NODISCARD oc_status oc_convert_alpaca(const json_t *row, const char *where, char **text,
+                                         size_t *n, size_t *n_prompt, oc_error *err);
+/* sharegpt's system and conversations as messages, a new reference. */
+OC_NODISCARD oc_status oc_convert_sharegpt(const json_t *row, const char *where, json_t **messages,
+                                           oc_error *err);
+
+/* ---- files ---- */
+
+typedef enum oc_file_kind { OC_FILE_OTHER, OC_FILE_TXT, OC_FILE_JSONL, OC_FILE_JSON } oc_file_kind;
+
+/* By the name's ending, that of a compressed file left out. */
+oc_file_kind oc_data_file_kind(const char *path);
+
 /* ---- rows ---- */
 
-/* Every row of one file into the packer. */
-OC_NODISCARD oc_status oc_rows_read(oc_packer *p, const oc_dataset_spec *spec, const char *path,
-                                    oc_error *err);
+/* Where rows go: the packer or, when that is NULL, visit. */
+typedef struct oc_rows {
+    oc_encoder encoder;
+    oc_packer *packer;
+    oc_row_visit *visit;
+    void *arg;
+} oc_rows;
+
+/* Every row of one file. */
+OC_NODISCARD oc_status oc_rows_read(oc_rows *rows, const char *path, oc_error *err);
 
 #endif

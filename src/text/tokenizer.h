@@ -1,4 +1,8 @@
-/* tokenizer.h - text to ids. Here the built-in byte tokenizer; tokenizer.json comes beside it. */
+/* tokenizer.h - text to ids and back: tokenizer.json files as the reference library reads them, and
+ * the built-in byte tokenizer.
+ *
+ * A tokenizer is immutable once open: any number of threads may encode and decode with one, each
+ * with its own oc_tokens. What a tokenizer.json asks for and we lack is refused by name at open. */
 #ifndef OC_TOKENIZER_H
 #define OC_TOKENIZER_H
 
@@ -10,7 +14,7 @@
 
 typedef struct oc_tokenizer oc_tokenizer;
 
-/* 0 pad, 1 bos, 2 eos, 3 + byte. */
+/* The byte tokenizer: 0 pad, 1 bos, 2 eos, 3 + byte. */
 enum {
     OC_BYTES_PAD = 0,
     OC_BYTES_BOS = 1,
@@ -20,30 +24,69 @@ enum {
 };
 
 OC_NODISCARD oc_status oc_tokenizer_bytes(oc_tokenizer **out, oc_error *err);
+/* DIR/tokenizer.json, and tokenizer_config.json beside it when there is one (special tokens, chat
+ * template; chat_template.jinja there wins over its "chat_template"). A tokenizer.json that
+ * oc_tokenizer_save() wrote opens as the byte tokenizer. */
+OC_NODISCARD oc_status oc_tokenizer_open(oc_tokenizer **out, const char *dir, oc_error *err);
+/* The same from JSON text, for tests; config NULL: none. `origin` stands for the file in messages.
+ */
+OC_NODISCARD oc_status oc_tokenizer_parse(oc_tokenizer **out, const char *json, size_t n,
+                                          const char *config, size_t config_n, const char *origin,
+                                          oc_error *err);
 void oc_tokenizer_close(oc_tokenizer *t);
 
+/* Ids are in [0, vocab): the largest id of model and added tokens + 1. */
 int32_t oc_tokenizer_vocab(const oc_tokenizer *t);
-int32_t oc_tokenizer_bos(const oc_tokenizer *t); /* -1: none */
-int32_t oc_tokenizer_eos(const oc_tokenizer *t); /* -1: none */
-int32_t oc_tokenizer_pad(const oc_tokenizer *t); /* -1: none */
+/* As tokenizer_config.json names them; -1: none. */
+int32_t oc_tokenizer_bos(const oc_tokenizer *t);
+int32_t oc_tokenizer_eos(const oc_tokenizer *t);
+int32_t oc_tokenizer_pad(const oc_tokenizer *t);
+/* The text of a special token for templates ("" when there is none). */
+const char *oc_tokenizer_bos_text(const oc_tokenizer *t);
+const char *oc_tokenizer_eos_text(const oc_tokenizer *t);
+/* NULL: none. Owned by the tokenizer. Where tokenizer_config.json names several, its "default". */
+const char *oc_tokenizer_chat_template(const oc_tokenizer *t);
+/* Memory it holds, for the table of bytes. */
 uint64_t oc_tokenizer_host_bytes(const oc_tokenizer *t);
+/* Id of a token's exact text, added tokens included; -1: none. */
+int32_t oc_tokenizer_find(const oc_tokenizer *t, const char *text, size_t n);
 
-/* Ids that `n` bytes of text can become at most, specials included. */
-size_t oc_tokenizer_bound(const oc_tokenizer *t, size_t n);
-/* ids has room for oc_tokenizer_bound() entries. special: with the tokens that stand around a
- * document (bytes: bos first, eos last). Any bytes are text, U+0000 and broken UTF-8 too. */
+/* What encoding fills. Zero it first; it grows as needed and is reused from call to call. starts[i]
+ * is the offset in the text given of the first byte that token i stands for, non-decreasing; tokens
+ * that stand around a document lie at 0 and at n. */
+typedef struct oc_tokens {
+    int32_t *ids;
+    size_t *starts;
+    size_t n, room;
+    void *scratch; /* the tokenizer's own working memory: buffers and the cache of words */
+} oc_tokens;
+
+void oc_tokens_free(oc_tokens *t);
+
+typedef enum oc_special {
+    OC_SPECIAL_NONE, /* no token is added around the text (the reference's add_special_tokens=False)
+                      */
+    OC_SPECIAL_ADD   /* what the post_processor says (bytes: bos first, eos last) */
+} oc_special;
+
+/* Replaces the content of `out`. Added tokens inside the text are recognised in both cases, as in
+ * the reference library. Any bytes are text: U+0000 too, and a byte that is not UTF-8 counts as
+ * U+FFFD (the byte tokenizer keeps it). Linear time but for a logarithm. */
 OC_NODISCARD oc_status oc_tokenizer_encode(const oc_tokenizer *t, const char *text, size_t n,
-                                           bool special, int32_t *ids, size_t *n_ids,
-                                           oc_error *err);
+                                           oc_special special, oc_tokens *out, oc_error *err);
 
-/* Encoding a text in pieces without specials, cut anywhere, equals encoding it whole; specials are
- * then bos first and eos last. */
+/* *text (n bytes and a NUL, free it) as the reference library's decode(); skip: special tokens are
+ * left out. An id outside [0, vocab) is OC_E_INVALID. */
+OC_NODISCARD oc_status oc_tokenizer_decode(const oc_tokenizer *t, const int32_t *ids, size_t n_ids,
+                                           bool skip, char **text, size_t *n, oc_error *err);
+
+/* Whether encoding a text in pieces without specials, cut anywhere, equals encoding it whole;
+ * specials are then bos first and eos last (the byte tokenizer). */
 bool oc_tokenizer_pieces(const oc_tokenizer *t);
 
 /* Write DIR/tokenizer.json and tokenizer_config.json that the reference library loads as the same
- * tokenizer (bytes tokenizer only). The one difference: there the literal texts <|pad|>, <|bos|>
- * and
- * <|eos|> become the special tokens, here they stay text. */
+ * tokenizer (byte tokenizer only; others are copied as files). The one difference: there the
+ * literal texts <|pad|>, <|bos|> and <|eos|> become the special tokens, here they stay text. */
 OC_NODISCARD oc_status oc_tokenizer_save(const oc_tokenizer *t, const char *dir, oc_error *err);
 /* Whether the file is a tokenizer.json that oc_tokenizer_save() wrote. */
 bool oc_tokenizer_is_bytes(const char *path);

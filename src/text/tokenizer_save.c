@@ -9,31 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of a file that may be ours, however it is indented. */
+enum { OURS_MOST = 1 << 16 };
+
 static const char *const specials[] = {"<|pad|>", "<|bos|>", "<|eos|>"};
 
-/* GPT-2's byte-to-unicode table: printable Latin-1 stands for itself, the others for U+0100 on. */
-static unsigned code_point_of_byte(unsigned byte) {
-    unsigned moved = 0;
-    for (unsigned b = 0; b < 256; b++) {
-        bool printable =
-            (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || (b >= 0xae && b <= 0xff);
-        if (b == byte) return printable ? b : 0x100 + moved;
-        moved += !printable;
-    }
-    return 0;
-}
-
-/* Every code point here is below U+0800. */
+/* Every symbol is below U+0800. */
 static void symbol_of_byte(unsigned byte, char out[3]) {
-    unsigned c = code_point_of_byte(byte);
-    if (c < 0x80) {
-        out[0] = (char)c;
-        out[1] = 0;
-    } else {
-        out[0] = (char)(0xc0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 0x3f));
-        out[2] = 0;
-    }
+    uint32_t symbols[256];
+    char utf8[4];
+    oc_tk_byte_symbols(symbols);
+    size_t n = oc_tk_put_utf8(symbols[byte], utf8);
+    memcpy(out, utf8, n);
+    out[n] = 0;
 }
 
 static json_t *vocab_json(void) {
@@ -125,17 +113,31 @@ static oc_status save(json_t *root, const char *dir, const char *name, oc_error 
 }
 
 oc_status oc_tokenizer_save(const oc_tokenizer *t, const char *dir, oc_error *err) {
-    (void)t;
+    if (!t->bytes)
+        return oc_fail(err, OC_E_UNSUPPORTED,
+                       "%s: only the byte tokenizer can be written; others are copied as files",
+                       dir);
     OC_TRY(save(tokenizer_json(), dir, "tokenizer.json", err));
     return save(config_json(), dir, "tokenizer_config.json", err);
 }
 
-bool oc_tokenizer_is_bytes(const char *path) {
-    json_t *root = NULL, *ours = tokenizer_json();
+bool oc_tk_json_is_bytes(const char *json, size_t n) {
+    json_t *root = NULL, *ours;
     bool same = false;
-    if (ours != NULL && oc_json_load(&root, path, OC_JSON_NO_NUL, NULL) == OC_OK)
-        same = json_equal(root, ours) == 1;
+    if (n > OURS_MOST || oc_json_parse(&root, json, n, "", 1, OC_JSON_NO_NUL, NULL) != OC_OK)
+        return false;
+    ours = tokenizer_json();
+    if (ours != NULL) same = json_equal(root, ours) == 1;
     json_decref(root);
     json_decref(ours);
+    return same;
+}
+
+bool oc_tokenizer_is_bytes(const char *path) {
+    char *json = NULL;
+    size_t n;
+    if (oc_fs_read(&json, &n, path, OURS_MOST, NULL) != OC_OK) return false;
+    bool same = oc_tk_json_is_bytes(json, n);
+    free(json);
     return same;
 }

@@ -18,7 +18,7 @@ static void set_defaults(oc_config *c) {
     c->dtype = OC_F32;
     c->device_memory = c->host_memory = UINT64_MAX;
     c->seed = 42;
-    c->shuffle = c->packing = true;
+    c->shuffle = c->packing = c->special = true;
     c->max_steps = -1;
     c->epochs = 3;
     c->keep = 2;
@@ -32,6 +32,12 @@ static void set_defaults(oc_config *c) {
     c->schedule.warmup_max_lr = -1;
     c->schedule.warmup_log = true;
     c->schedule.cos_min_ratio = 1e-4;
+    c->schedule.cycle.max_lr = -1;
+    c->schedule.cycle.first = 2000;
+    c->schedule.cycle.second = c->schedule.cycle.stairs_second = -1;
+    c->schedule.range.min_lr = 1e-3;
+    c->schedule.range.size = 2000;
+    c->schedule.range.rate = 1;
     c->loss_scale.initial_power = 16;
     c->loss_scale.window = 1000;
     c->loss_scale.hysteresis = 2;
@@ -46,7 +52,8 @@ void oc_config_free(oc_config *c) {
         free(c->eval_data[i]);
     char *const texts[] = {c->path,        c->model_dir,   c->init_dir, c->output,
                            c->tokenizer,   c->config_file, c->log_path, c->trace_path,
-                           c->resume_path, c->nvme_path};
+                           c->resume_path, c->nvme_path,   c->text,     c->input,
+                           c->messages};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     free(c->data);
@@ -120,10 +127,30 @@ static oc_status take_values(oc_config *c, const oc_option *o, args *a, oc_error
     return OC_OK;
 }
 
+/* A Hugging Face argument that is no option here: its values are looked at and passed over. */
+static oc_status take_idle(const oc_trainer_arg *idle, const char *equals, args *a, FILE *notes,
+                           oc_error *err) {
+    if (equals) {
+        OC_TRY(oc_trainer_check(idle, equals + 1, err));
+    } else if (a->next == a->n || is_flag(a->v[a->next])) {
+        OC_TRY(oc_trainer_check(idle, "true", err));
+    } else {
+        while (a->next < a->n && !is_flag(a->v[a->next]))
+            OC_TRY(oc_trainer_check(idle, a->v[a->next++], err));
+    }
+    if (notes && idle->accepted)
+        fprintf(notes, "--%s asks for what happens anyway\n", idle->name);
+    else if (notes)
+        fprintf(notes, "--%s has no effect here: %s\n", idle->name, idle->why);
+    return OC_OK;
+}
+
 static oc_status parse_flag(oc_config *c, args *a, FILE *notes, oc_error *err) {
     const char *name = a->v[a->next++] + 2, *equals = strchr(name, '='), *fixed;
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
     const oc_option *o = NULL;
+    const oc_trainer_arg *idle = oc_trainer_find(name, n, c->command);
+    if (idle) return take_idle(idle, equals, a, notes, err);
     OC_TRY(find_flag(&o, name, n, c->command, &fixed, err));
     if (notes && (strlen(o->name) != n || strncmp(o->name, name, n) != 0))
         fprintf(notes, "--%.*s is --%s%s%s\n", (int)n, name, o->name, fixed ? " " : "",
@@ -231,14 +258,59 @@ static oc_status batch_equation(oc_config *c, int32_t world, oc_error *err) {
     return OC_OK;
 }
 
-/* --model org/name: its directory in the Hugging Face cache. */
+/* org/name: its directory in the Hugging Face cache. */
+static oc_status find_in_cache(char **dir, const char *option, FILE *notes, oc_error *err) {
+    char *found = NULL;
+    if (!*dir || oc_fs_exists(*dir) || !oc_hub_is_name(*dir)) return OC_OK;
+    OC_TRY(oc_hub_find(&found, *dir, NULL, err));
+    if (notes) fprintf(notes, "--%s %s is %s\n", option, *dir, found);
+    free(*dir);
+    *dir = found;
+    return OC_OK;
+}
+
 static oc_status find_model(oc_config *c, FILE *notes, oc_error *err) {
-    char *dir = NULL;
-    if (!c->model_dir || oc_fs_exists(c->model_dir) || !oc_hub_is_name(c->model_dir)) return OC_OK;
-    OC_TRY(oc_hub_find(&dir, c->model_dir, NULL, err));
-    if (notes) fprintf(notes, "--model %s is %s\n", c->model_dir, dir);
-    free(c->model_dir);
-    c->model_dir = dir;
+    OC_TRY(find_in_cache(&c->model_dir, "model", notes, err));
+    return find_in_cache(&c->tokenizer, "tokenizer", notes, err);
+}
+
+/* ---- outcore tokenize ---- */
+
+static oc_status check_one_source(const oc_config *c, oc_error *err) {
+    const struct {
+        const char *name;
+        bool given;
+    } all[] = {{"text", c->text != NULL},
+               {"input", c->input != NULL},
+               {"messages", c->messages != NULL},
+               {"data", c->n_data > 0}};
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i].given && first)
+            return oc_fail(err, OC_E_INVALID, "--%s and --%s exclude each other", first,
+                           all[i].name);
+        if (all[i].given) first = all[i].name;
+    }
+    if (first) return OC_OK;
+    return oc_fail(err, OC_E_INVALID,
+                   "outcore tokenize needs what to tokenize: --text TEXT, --input FILE, "
+                   "--messages FILE or --data PATH... --show-labels");
+}
+
+static oc_status check_tokenize(const oc_config *c, oc_error *err) {
+    if (!c->model_dir && !c->tokenizer)
+        return oc_fail(err, OC_E_INVALID,
+                       "outcore tokenize needs --model DIR (its tokenizer.json), or --tokenizer "
+                       "bytes");
+    OC_TRY(check_one_source(c, err));
+    if (c->generation_prompt && !c->messages)
+        return oc_fail(err, OC_E_INVALID, "--generation-prompt goes with --messages only");
+    if (!c->special && !c->text && !c->input)
+        return oc_fail(err, OC_E_INVALID,
+                       "--no-special goes with --text or --input: conversations get none, and "
+                       "training data what training adds");
+    if (c->show_labels && c->n_data == 0)
+        return oc_fail(err, OC_E_INVALID, "--show-labels goes with --data PATH...");
     return OC_OK;
 }
 
@@ -271,6 +343,9 @@ static oc_status check_values(const oc_config *c, int32_t world, oc_error *err) 
     if (c->max_steps == 0)
         return oc_fail(err, OC_E_INVALID,
                        "--max-steps 0 trains nothing: leave it out for --epochs");
+    if (c->schedule.kind == OC_LR_DS_ONE_CYCLE && c->schedule.cycle.max_lr < 0)
+        return oc_fail(err, OC_E_INVALID,
+                       "--lr-schedule OneCycle needs the scheduler.params of a --config file");
     if (c->overwrite && c->resume)
         return oc_fail(err, OC_E_INVALID, "--resume and --overwrite exclude each other");
     if (world != 1)
@@ -294,6 +369,9 @@ static void note_idle(const oc_config *c, FILE *notes) {
     if (c->optimizer == OC_SGD &&
         (by_flag(c, "betas") || by_flag(c, "beta1") || by_flag(c, "beta2") || by_flag(c, "eps")))
         fprintf(notes, "the sgd optimizer has no betas and no eps: they have no effect\n");
+    if (c->schedule.warmup_steps > 0 && by_flag(c, "warmup-ratio"))
+        fprintf(notes, "--warmup-steps %lld decides, not --warmup-ratio %g\n",
+                (long long)c->schedule.warmup_steps, c->schedule.warmup_ratio);
     if (by_flag(c, "keep") && c->save_every == 0)
         fprintf(notes, "--keep has an effect with --save-every only\n");
     if (c->save_model_only)
@@ -321,12 +399,26 @@ static void settle_rivals(oc_config *c, FILE *notes) {
         if (notes) fprintf(notes, "--epochs overrides the file's max-steps\n");
         c->max_steps = -1;
     }
+    if (c->schedule.warmup_steps > 0 && oc_config_origin(c, "warmup-steps") == OC_FROM_FILE &&
+        oc_config_origin(c, "warmup-ratio") == OC_FROM_FLAG) {
+        if (notes) fprintf(notes, "--warmup-ratio overrides the file's warmup-steps\n");
+        c->schedule.warmup_steps = 0;
+    }
+    if (c->schedule.warmup_ratio > 0 && oc_config_origin(c, "warmup-ratio") == OC_FROM_FILE &&
+        oc_config_origin(c, "warmup-steps") == OC_FROM_FLAG) {
+        if (notes) fprintf(notes, "--warmup-steps overrides the file's warmup-ratio\n");
+        c->schedule.warmup_ratio = 0;
+    }
 }
 
 oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *err) {
     if (c->command == OC_CMD_INSPECT) {
         if (c->path) return OC_OK;
         return oc_fail(err, OC_E_INVALID, "outcore inspect needs a PATH");
+    }
+    if (c->command == OC_CMD_TOKENIZE) {
+        OC_TRY(check_tokenize(c, err));
+        return find_model(c, notes, err);
     }
     settle_rivals(c, notes);
     OC_TRY(check_model_and_data(c, err));
@@ -341,7 +433,9 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
 
 /* What --config shall not bring back: what is resolved into the rest, how the run was started, and
  * the product of the batch equation, so that one of its factors can be overridden. */
-static bool not_in_run(const oc_config *c, const char *name) {
+static bool not_in_run(const oc_config *c, const oc_option *o) {
+    const char *name = o->name;
+    if (o->commands != OC_FOR_FILES && !(o->commands & OC_FOR(c->command))) return true;
     static const char *const out[] = {"config", "overwrite", "quiet", "json", "ops"};
     for (size_t i = 0; i < sizeof out / sizeof *out; i++)
         if (strcmp(name, out[i]) == 0) return true;
@@ -352,7 +446,7 @@ oc_status oc_config_write(const oc_config *c, const char *path, oc_error *err) {
     json_t *options = json_object();
     for (size_t i = 0; i < oc_options_count(); i++) {
         const oc_option *o = oc_options_at(i);
-        if (not_in_run(c, o->name)) continue;
+        if (not_in_run(c, o)) continue;
         json_t *v = oc_option_json(c, o);
         if (v) (void)json_object_set_new(options, o->name, v);
     }

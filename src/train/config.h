@@ -50,8 +50,11 @@ typedef struct oc_config {
     oc_command command;
     uint8_t origin[OC_OPTIONS_MAX]; /* oc_origin of each row of the option table */
     char *path;                     /* inspect: what to look at */
-    char *model_dir;                /* --model */
-    char *init_dir;                 /* --init */
+    char *text, *input, *messages;  /* tokenize: exactly one of them, or data */
+    bool special;                   /* tokenize: add the tokenizer's special tokens */
+    bool generation_prompt, show_labels;
+    char *model_dir; /* --model */
+    char *init_dir;  /* --init */
     char **data;
     int32_t n_data;
     char **eval_data;
@@ -117,6 +120,10 @@ OC_NODISCARD oc_status oc_config_parse(oc_config **out, oc_command command, int 
  * are not replaced, and that is noted. world: ranks; some keys have an effect only with several. */
 OC_NODISCARD oc_status oc_config_read_deepspeed(oc_config *c, const char *path, int32_t world,
                                                 FILE *notes, oc_error *err);
+/* The same of n bytes that came from `path`. */
+OC_NODISCARD oc_status oc_config_parse_deepspeed(oc_config *c, const char *text, size_t n,
+                                                 const char *path, int32_t world, FILE *notes,
+                                                 oc_error *err);
 /* Defaults, the batch equation, cross-checks. */
 OC_NODISCARD oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *err);
 void oc_config_free(oc_config *c);

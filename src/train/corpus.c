@@ -2,94 +2,122 @@
 #include "train/corpus.h"
 
 #include "base/fs.h"
-#include "base/json.h"
 #include "base/log.h"
-#include "text/lines.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
-/* The built-in one when asked for; and for text when a model directory carries it, or when --init
- * has none. Rows of input_ids need none: what they mean is not known here. */
-static oc_status open_tokenizer(oc_corpus *c, const oc_setup *setup, bool text, oc_error *err) {
+enum { PATH_BYTES = 4096 };
+
+/* ---- the tokenizer ---- */
+
+static const char *directory(const oc_config *c) {
+    return c->tokenizer ? c->tokenizer : c->model_dir ? c->model_dir : c->init_dir;
+}
+
+static bool asks_for_bytes(const oc_config *c) {
+    return c->tokenizer && strcmp(c->tokenizer, "bytes") == 0;
+}
+
+static oc_status has_tokenizer(const oc_config *c, bool *out, oc_error *err) {
+    char path[PATH_BYTES];
+    const char *dir = directory(c);
+    if (snprintf(path, sizeof path, "%s/tokenizer.json", dir) >= (int)sizeof path)
+        return oc_fail(err, OC_E_INVALID, "the path %s is too long", dir);
+    *out = oc_fs_exists(path);
+    if (c->tokenizer && !*out)
+        return oc_fail(err, OC_E_NOTFOUND, "--tokenizer %s: there is no tokenizer.json", dir);
+    return OC_OK;
+}
+
+oc_status oc_corpus_tokenizer(oc_tokenizer **out, const oc_config *c, oc_error *err) {
+    bool found = false;
+    *out = NULL;
+    if (asks_for_bytes(c)) return oc_tokenizer_bytes(out, err);
+    OC_TRY(has_tokenizer(c, &found, err));
+    if (found) return oc_tokenizer_open(out, directory(c), err);
+    return oc_fail(err, OC_E_NOTFOUND,
+                   "%s has no tokenizer.json: give --tokenizer DIR, or bytes for the built-in one",
+                   directory(c));
+}
+
+/* Rows of input_ids need none: what they mean is not known here. Text with --init and no
+ * tokenizer.json gets the built-in one; otherwise that must be asked for. `text`: the first file
+ * that needs one, or NULL. */
+static oc_status open_tokenizer(oc_corpus *c, const oc_setup *setup, const char *text,
+                                oc_error *err) {
     const oc_config *cfg = setup->config;
-    const char *dir = cfg->tokenizer   ? cfg->tokenizer
-                      : cfg->model_dir ? cfg->model_dir
-                                       : cfg->init_dir;
-    char path[4096];
-    bool bytes = strcmp(dir, "bytes") == 0;
-    if (!bytes) {
-        if (snprintf(path, sizeof path, "%s/tokenizer.json", dir) >= (int)sizeof path)
-            return oc_fail(err, OC_E_INVALID, "the path %s is too long", dir);
-        c->foreign = oc_fs_exists(path);
-        if (cfg->tokenizer && !c->foreign)
-            return oc_fail(err, OC_E_NOTFOUND, "--tokenizer %s: there is no tokenizer.json", dir);
-        bytes = text && (c->foreign ? oc_tokenizer_is_bytes(path) : cfg->init_dir != NULL);
-    }
-    if (!bytes) return OC_OK; /* then rows of text are refused, see refuse_text() */
-    if (setup->model->vocab < OC_BYTES_VOCAB)
-        return oc_fail(
-            err, OC_E_INVALID,
-            "the byte tokenizer needs a vocab_size of at least %d, but the model has %lld",
-            OC_BYTES_VOCAB, (long long)setup->model->vocab);
+    bool found = false;
+    c->built_in = asks_for_bytes(cfg);
+    if (!c->built_in) OC_TRY(has_tokenizer(cfg, &found, err));
+    if (!c->built_in && !text) return OC_OK;
+    if (found) return oc_tokenizer_open(&c->tokenizer, directory(cfg), err);
+    if (!c->built_in && cfg->model_dir)
+        return oc_fail(err, OC_E_NOTFOUND,
+                       "%s holds text, but %s has no tokenizer.json: give --tokenizer bytes for "
+                       "the built-in one, or rows of input_ids",
+                       text, directory(cfg));
+    c->built_in = true;
     return oc_tokenizer_bytes(&c->tokenizer, err);
 }
 
-/* One file holds one form, so its first row tells. What cannot be read here is left to the data
- * set, which says why. */
-static bool holds_text(const char *path) {
-    size_t n = strlen(path);
-    if (n >= 4 && strcmp(path + n - 4, ".txt") == 0) return true;
-    oc_lines lines;
-    const char *line;
-    bool text = false, more = true;
-    if (oc_lines_open(&lines, path, NULL) != OC_OK) return false;
-    while (oc_lines_next(&lines, &line, &n, &more, NULL) == OC_OK && more) {
-        size_t blank = 0;
-        while (blank < n && strchr(" \t\r", line[blank]) && line[blank])
-            blank++;
-        if (blank == n) continue;
-        json_t *row = json_loadb(line, n, 0, NULL);
-        text = json_is_object(row) && !json_object_get(row, "input_ids");
-        json_decref(row);
-        break;
-    }
-    oc_lines_close(&lines);
-    return text;
+static oc_status check_vocab(const oc_corpus *c, const oc_setup *setup, oc_error *err) {
+    long long vocab = (long long)setup->model->vocab;
+    if (!c->tokenizer) return OC_OK;
+    if (c->built_in && vocab < OC_BYTES_VOCAB)
+        return oc_fail(err, OC_E_INVALID,
+                       "the byte tokenizer needs a vocab_size of at least %d, but the model has "
+                       "%lld",
+                       OC_BYTES_VOCAB, vocab);
+    /* a few ids beyond are common (added tokens that no text holds); a row that has one is named */
+    if (oc_tokenizer_vocab(c->tokenizer) > vocab)
+        oc_log(OC_LOG_INFO,
+               "the tokenizer has %d tokens, the model %lld: rows that hold one of "
+               "the others are refused",
+               (int)oc_tokenizer_vocab(c->tokenizer), vocab);
+    return OC_OK;
 }
 
-static oc_status refuse_text(const oc_corpus *c, const oc_setup *setup, char *const *paths,
-                             int32_t n, oc_error *err) {
-    const oc_config *cfg = setup->config;
-    const char *dir = cfg->tokenizer   ? cfg->tokenizer
-                      : cfg->model_dir ? cfg->model_dir
-                                       : cfg->init_dir;
-    for (int32_t i = 0; i < n; i++) {
-        if (!holds_text(paths[i])) continue;
-        if (c->foreign)
-            return oc_fail(err, OC_E_UNSUPPORTED,
-                           "%s holds text, and the tokenizer.json of %s is not available in this "
-                           "version: give rows of input_ids",
-                           paths[i], dir);
-        return oc_fail(
-            err, OC_E_NOTFOUND,
-            "%s holds text, but %s has no tokenizer.json: give --tokenizer bytes for the "
-            "built-in one, or rows of input_ids",
-            paths[i], dir);
+/* ---- the data ---- */
+
+static const char *first_text(const oc_data_files *f) {
+    for (int32_t i = 0; i < f->n; i++)
+        if (oc_dataset_needs_tokenizer(f->paths[i])) return f->paths[i];
+    return NULL;
+}
+
+/* A file below a directory of --data, which the command line does not name. */
+static oc_status check_written(const oc_config *c, const oc_data_files *f, oc_error *err) {
+    const char *const names[] = {"log", "trace"}, *const paths[] = {c->log_path, c->trace_path};
+    struct stat ours, data;
+    for (int k = 0; k < 2; k++) {
+        if (!paths[k] || stat(paths[k], &ours) != 0) continue;
+        for (int32_t i = 0; i < f->n; i++)
+            if (stat(f->paths[i], &data) == 0 && data.st_dev == ours.st_dev &&
+                data.st_ino == ours.st_ino)
+                return oc_fail(err, OC_E_INVALID,
+                               "--%s %s would overwrite a file of the data: give another file",
+                               names[k], paths[k]);
     }
     return OC_OK;
 }
 
-static oc_status open_data(oc_corpus *c, const oc_setup *setup, char *const *paths, int32_t n,
-                           bool shuffle, oc_error *err) {
+/* Padding has no label: any id of the vocabulary will do where the tokenizer's is beyond it. */
+static int32_t pad_id(const oc_corpus *c, const oc_setup *setup) {
     int32_t pad = c->tokenizer ? oc_tokenizer_pad(c->tokenizer) : setup->model->pad_id;
-    oc_dataset_spec spec = {.paths = (const char *const *)paths,
-                            .n_paths = n,
+    return pad < 0 || pad >= setup->model->vocab ? 0 : pad;
+}
+
+static oc_status open_data(oc_corpus *c, const oc_setup *setup, const oc_data_files *files,
+                           bool shuffle, oc_error *err) {
+    oc_dataset_spec spec = {.paths = (const char *const *)files->paths,
+                            .n_paths = files->n,
                             .tokenizer = c->tokenizer,
                             .vocab = setup->model->vocab,
                             .seq = setup->build.seq,
                             .packing = setup->config->packing,
-                            .pad_id = pad < 0 ? 0 : pad};
+                            .pad_id = pad_id(c, setup)};
     OC_TRY(oc_dataset_open(&c->data, &spec, err));
     const oc_dataset_report *r = oc_dataset_get_report(c->data);
     oc_log(
@@ -106,19 +134,26 @@ static oc_status open_data(oc_corpus *c, const oc_setup *setup, char *const *pat
                          .micros = setup->build.micros,
                          .seed = setup->config->seed,
                          .shuffle = shuffle,
-                         .pad_id = spec.pad_id};
+                         .pad_id = spec.pad_id,
+                         .still_id = setup->model->still_id};
     return oc_feed_open(&c->feed, &feed, err);
+}
+
+static oc_status open_files(oc_corpus *c, const oc_setup *setup, const oc_data_files *files,
+                            bool shuffle, oc_error *err) {
+    OC_TRY(check_written(setup->config, files, err));
+    OC_TRY(open_tokenizer(c, setup, first_text(files), err));
+    OC_TRY(check_vocab(c, setup, err));
+    return open_data(c, setup, files, shuffle, err);
 }
 
 oc_status oc_corpus_open(oc_corpus *out, const oc_setup *setup, char *const *paths, int32_t n_paths,
                          bool shuffle, oc_error *err) {
     oc_corpus c = {NULL, NULL, NULL, false};
-    bool text = false;
-    for (int32_t i = 0; i < n_paths && !text; i++)
-        text = holds_text(paths[i]);
-    oc_status st = open_tokenizer(&c, setup, text, err);
-    if (st == OC_OK && !c.tokenizer) st = refuse_text(&c, setup, paths, n_paths, err);
-    if (st == OC_OK) st = open_data(&c, setup, paths, n_paths, shuffle, err);
+    oc_data_files files = {NULL, 0};
+    OC_TRY(oc_data_files_find(&files, (const char *const *)paths, n_paths, err));
+    oc_status st = open_files(&c, setup, &files, shuffle, err);
+    oc_data_files_release(&files);
     if (st != OC_OK) {
         oc_corpus_release(&c);
         return st;

@@ -11,9 +11,14 @@ typedef struct oc_corpus {
     oc_tokenizer *tokenizer; /* NULL: all data is rows of input_ids */
     oc_dataset *data;
     oc_feed *feed;
-    bool foreign; /* there is a tokenizer.json, but not the built-in one's */
+    bool built_in; /* the tokenizer has no files of its own: it is asked for, or --init has none */
 } oc_corpus;
 
+/* The tokenizer of --tokenizer, else of --model or --init: the built-in one, or that of the
+ * directory's tokenizer.json. OC_E_NOTFOUND: there is none. */
+OC_NODISCARD oc_status oc_corpus_tokenizer(oc_tokenizer **out, const oc_config *c, oc_error *err);
+
+/* paths: files and directories. */
 OC_NODISCARD oc_status oc_corpus_open(oc_corpus *out, const oc_setup *setup, char *const *paths,
                                       int32_t n_paths, bool shuffle, oc_error *err);
 void oc_corpus_release(oc_corpus *c);

@@ -31,7 +31,14 @@ static oc_status parse_int(const oc_option *o, const char *text, int64_t *out, o
     char *end;
     errno = 0;
     long long x = strtoll(text, &end, 10);
-    if (end == text || *end || errno) return not_a(o, text, "a whole number", err);
+    if (end == text || *end || errno) {
+        double ratio;
+        if (strcmp(o->name, "warmup-steps") == 0 && (ratio = strtod(text, &end)) > 0 && ratio < 1 &&
+            !*end)
+            return oc_fail(err, OC_E_INVALID, "--warmup-steps %s: write --warmup-ratio %s", text,
+                           text);
+        return not_a(o, text, "a whole number", err);
+    }
     if ((double)x < o->least || (double)x > o->most)
         return oc_fail(err, OC_E_INVALID, "--%s: %s is outside %.0f to %.0f", o->name, text,
                        o->least, o->most);
@@ -97,6 +104,10 @@ static oc_status set_choice(void *field, const oc_option *o, const char *text, o
     if (o->choices[0].text && strcmp(text, "nvme") == 0)
         return oc_fail(err, OC_E_UNSUPPORTED,
                        "--%s nvme is not available in this version: use host or device", o->name);
+    if (oc_trainer_knows_value(o->name, text))
+        return oc_fail(err, OC_E_UNSUPPORTED,
+                       "--%s %s is not available in this version: use one of %s", o->name, text,
+                       o->argument);
     return oc_fail(err, OC_E_INVALID, "--%s: \"%s\" is none of %s", o->name, text, o->argument);
 }
 
@@ -136,7 +147,7 @@ static oc_status set_size(void *field, const oc_option *o, const char *text, oc_
     uint64_t bytes;
     if (!oc_size_parse(text, &bytes))
         return not_a(o, text, "a size, as 1.5GiB, 100MB or plain bytes", err);
-    if (bytes < (uint64_t)o->least || bytes == UINT64_MAX)
+    if (bytes < (uint64_t)o->least || bytes > INT64_MAX)
         return oc_fail(err, OC_E_INVALID, "--%s: %s is no usable size", o->name, text);
     memcpy(field, &bytes, sizeof bytes);
     return OC_OK;
@@ -231,11 +242,14 @@ static oc_status set_scalar(oc_config *c, const oc_option *o, const json_t *v, c
         o->type == OC_T_INT_AUTO && json_is_string(v) && strcmp(json_string_value(v), "auto") == 0;
     if (!scalar_text(v, buf, sizeof buf, &text) || (number && !json_is_number(v) && !is_auto) ||
         truth != json_is_boolean(v))
-        return oc_fail(err, OC_E_INVALID, "%s: expected %s, not %s", where,
+        return oc_fail(err, OC_E_INVALID, "%s: expected %s, not %s%s%.40s%s", where,
                        number  ? "a number"
                        : truth ? "true or false"
                                : "a string",
-                       oc_json_type_name(v));
+                       oc_json_type_name(v),
+                       json_is_string(v) && (number || truth) ? ": write " : "",
+                       json_is_string(v) && (number || truth) ? json_string_value(v) : "",
+                       json_is_string(v) && (number || truth) ? " without quotes" : "");
     oc_status s = oc_option_set(c, o, text, OC_FROM_FILE, err);
     return s == OC_OK ? s : oc_error_prefix(err, s, "%s", where);
 }
@@ -288,7 +302,7 @@ static json_t *number_json(const oc_option *o, const void *field) {
     if (o->type == OC_T_REAL) {
         double x;
         memcpy(&x, field, sizeof x);
-        return json_real(x);
+        return x < o->least || x > o->most ? NULL : json_real(x); /* not set */
     }
     int64_t i;
     int32_t narrow;

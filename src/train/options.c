@@ -39,11 +39,14 @@ static const oc_choice schedules[] = {{"constant", OC_LR_CONSTANT},
                                       {"WarmupLR", OC_LR_DS_WARMUP},
                                       {"WarmupDecayLR", OC_LR_DS_WARMUP_DECAY},
                                       {"WarmupCosineLR", OC_LR_DS_WARMUP_COSINE},
+                                      {"OneCycle", OC_LR_DS_ONE_CYCLE},
+                                      {"LRRangeTest", OC_LR_DS_RANGE_TEST},
                                       {NULL, 0}};
 
 static const char model[] = "Model and data", batch[] = "Batch and length", optim[] = "Optimizer",
                   output[] = "Checkpoints and output", memory[] = "Memory and placement",
-                  run[] = "Machine and log", debug[] = "Checking", generate[] = "Generation";
+                  run[] = "Machine and log", debug[] = "Checking", generate[] = "Generation",
+                  text[] = "What to tokenize";
 
 static const char no_generate[] = "text generation";
 static const char no_nvme[] = "states at home on disk";
@@ -60,17 +63,29 @@ static const oc_option table[] = {
     ROW("init", "", OC_T_TEXT, init_dir, STEPS, 0, 0, NULL, model, "DIR",
         "start from random weights for this config.json"),
     ROW("data", "train-file", OC_T_TEXTS, data, RUNS | TOKENIZE, 0, 0, NULL, model, "PATH...",
-        ".jsonl (input_ids, text, prompt/completion, messages, alpaca, sharegpt) or .txt files"),
+        "files or directories: .jsonl, .json, .txt, also .gz or .zst; docs/data.md has the rows"),
     ROW("eval-data", "validation-file", OC_T_TEXTS, eval_data, STEPS, 0, 0, NULL, model, "PATH...",
         "data to evaluate on during training"),
-    ROW("tokenizer", "tokenizer-name", OC_T_TEXT, tokenizer, RUNS, 0, 0, NULL, model, "bytes|DIR",
+    ROW("tokenizer", "tokenizer-name", OC_T_TEXT, tokenizer, RUNS | TOKENIZE, 0, 0, NULL, model, "bytes|DIR",
         "another tokenizer than the model's; bytes: the built-in one, 3 + byte"),
     ROW("no-shuffle", "", OC_T_OFF, shuffle, STEPS, 0, 0, NULL, model, "",
         "rows in file order, every epoch"),
     ROW("no-packing", "", OC_T_OFF, packing, RUNS, 0, 0, NULL, model, "",
         "one row a sequence, padded on the right"),
 
-    ROW("seq-length", "max-length max-seq-length model-max-length", OC_T_INT64, seq_length, RUNS, 2, LIMIT, NULL,
+    ROW("text", "", OC_T_TEXT, text, TOKENIZE, 0, 0, NULL, text, "TEXT", "this text: its ids and the tokens they stand for"),
+    ROW("input", "", OC_T_TEXT, input, TOKENIZE, 0, 0, NULL, text, "FILE|-",
+        "a JSON string a line in, {\"ids\", \"decoded\"} a line out"),
+    ROW("messages", "", OC_T_TEXT, messages, TOKENIZE, 0, 0, NULL, text, "FILE|-",
+        "a JSON list of messages, or {\"messages\", \"tools\", ...}: {\"rendered\", \"ids\"}"),
+    ROW("generation-prompt", "", OC_T_ON, generation_prompt, TOKENIZE, 0, 0, NULL, text, "",
+        "of --messages: end with what opens the model's answer"),
+    ROW("no-special", "", OC_T_OFF, special, TOKENIZE, 0, 0, NULL, text, "",
+        "of --text and --input: add no special tokens"),
+    ROW("show-labels", "", OC_T_ON, show_labels, TOKENIZE, 0, 0, NULL, text, "",
+        "of --data: which tokens of each row are trained"),
+
+    ROW("seq-length", "max-length max-seq-length model-max-length block-size", OC_T_INT64, seq_length, RUNS, 2, LIMIT, NULL,
         batch, "N", "tokens of a sequence; default min(2048, the model's positions)"),
     ROW("micro-batch", "per-device-train-batch-size per-device-eval-batch-size train-micro-batch-size-per-gpu",
         OC_T_INT_AUTO, micro_batch, RUNS, 1, LIMIT, NULL, batch, "N|auto",
@@ -91,6 +106,8 @@ static const oc_option table[] = {
         "constant|linear|cosine", "default linear to 0"),
     ROW("warmup-steps", "", OC_T_INT64, schedule.warmup_steps, STEPS, 0, LIMIT, NULL, optim, "N",
         "steps of linear warm-up; default 0"),
+    ROW("warmup-ratio", "", OC_T_REAL, schedule.warmup_ratio, STEPS, 0, 1, NULL, optim, "X",
+        "warm-up as a part of all steps, rounded up; --warmup-steps overrides it"),
     ROW("weight-decay", "", OC_T_REAL, weight_decay, STEPS, 0, 1e6, NULL, optim, "X",
         "default 0; norms and biases are not decayed"),
     ROW("betas", "", OC_T_PAIR, beta1, STEPS, 0, 1, NULL, optim, "B1,B2", "default 0.9,0.999"),
@@ -120,13 +137,13 @@ static const oc_option table[] = {
         "DeepSpeed JSON, or the run.json of an earlier run; flags override it"),
     ROW("dtype", "torch-dtype bf16=bf16 fp16=fp16", OC_T_DTYPE, dtype, RUNS | GENERATE, 0, 0, NULL, run,
         "bf16|fp16|fp32", "compute dtype; default: the config's; master weights are fp32"),
-    ROW("device", "", OC_T_DEVICE, device_cuda, RUNS | GENERATE, 0, 0, NULL, run, "cpu", "where blocks are computed"),
+    ROW("device", "use-cpu=cpu no-cuda=cpu", OC_T_DEVICE, device_cuda, RUNS | GENERATE, 0, 0, NULL, run, "cpu", "where blocks are computed"),
     ROW("threads", "", OC_T_INT32, threads, RUNS | GENERATE, 0, 4096, NULL, run, "N", "cores to use; default all"),
     ROW("seed", "", OC_T_UINT64, seed, RUNS | GENERATE, 0, 9e15, NULL, run, "N", "default 42"),
     ROW("log", "", OC_T_TEXT, log_path, STEPS, 0, 0, NULL, run, "FILE.jsonl", "one JSON object a step"),
     ROW("trace", "", OC_T_TEXT, trace_path, RUNS, 0, 0, NULL, run, "FILE.json",
         "what each lane did when; open it in a Chrome trace viewer"),
-    ROW("json", "", OC_T_ON, json, RUNS | GENERATE | OC_FOR(OC_CMD_INSPECT) | OC_FOR(OC_CMD_BENCH), 0, 0, NULL, run, "",
+    ROW("json", "", OC_T_ON, json, RUNS | GENERATE | TOKENIZE | OC_FOR(OC_CMD_INSPECT) | OC_FOR(OC_CMD_BENCH), 0, 0, NULL, run, "",
         "results on stdout as JSON"),
     ROW("quiet", "", OC_T_ON, quiet, OC_FOR_ALL, 0, 0, NULL, run, "", "only warnings and errors"),
 
@@ -140,7 +157,7 @@ static const oc_option table[] = {
         "where master weights and moments live"),
     ROW("act-home", "", OC_T_CHOICE, act_home, STEPS, 0, 0, homes, memory, "auto|device|host",
         "where a layer's input waits for its backward"),
-    ROW("recompute", "", OC_T_CHOICE, recompute, STEPS, 0, 0, recomputes, memory, "auto|full|none",
+    ROW("recompute", "gradient-checkpointing=full activation-checkpointing=full", OC_T_CHOICE, recompute, STEPS, 0, 0, recomputes, memory, "auto|full|none",
         "full: each layer's forward runs again in the backward; none: all is kept"),
     ROW("micro-order", "", OC_T_CHOICE, order, STEPS, 0, 0, orders, memory, "auto|depth|breadth|interleave",
         "breadth: one fetch of a block serves all micro-batches; interleave: a backward takes "
@@ -161,11 +178,23 @@ static const oc_option table[] = {
         "random delays around operations; results must not change"),
 
     ROW("warmup-min-lr", "", OC_T_REAL, schedule.warmup_min_lr, OC_FOR_FILES, 0, 1e6, NULL, optim, "", ""),
-    ROW("warmup-max-lr", "", OC_T_REAL, schedule.warmup_max_lr, OC_FOR_FILES, -1, 1e6, NULL, optim, "", ""),
+    ROW("warmup-max-lr", "", OC_T_REAL, schedule.warmup_max_lr, OC_FOR_FILES, 0, 1e6, NULL, optim, "", ""),
     ROW("warmup-log", "", OC_T_ON, schedule.warmup_log, OC_FOR_FILES, 0, 0, NULL, optim, "", ""),
     ROW("schedule-steps", "", OC_T_INT64, schedule.total_steps, OC_FOR_FILES, 0, LIMIT, NULL, optim, "", ""),
     ROW("warmup-min-ratio", "", OC_T_REAL, schedule.warmup_min_ratio, OC_FOR_FILES, 0, 1, NULL, optim, "", ""),
     ROW("cos-min-ratio", "", OC_T_REAL, schedule.cos_min_ratio, OC_FOR_FILES, 0, 1, NULL, optim, "", ""),
+    ROW("cycle-min-lr", "", OC_T_REAL, schedule.cycle.min_lr, OC_FOR_FILES, 0, 1e6, NULL, optim, "", ""),
+    ROW("cycle-max-lr", "", OC_T_REAL, schedule.cycle.max_lr, OC_FOR_FILES, 0, 1e6, NULL, optim, "", ""),
+    ROW("cycle-decay-rate", "", OC_T_REAL, schedule.cycle.decay_rate, OC_FOR_FILES, 0, 1e6, NULL, optim, "", ""),
+    ROW("cycle-first-steps", "", OC_T_INT64, schedule.cycle.first, OC_FOR_FILES, 1, LIMIT, NULL, optim, "", ""),
+    ROW("cycle-second-steps", "", OC_T_INT64, schedule.cycle.second, OC_FOR_FILES, 0, LIMIT, NULL, optim, "", ""),
+    ROW("cycle-first-stairs", "", OC_T_INT32, schedule.cycle.stairs_first, OC_FOR_FILES, 0, 1e9, NULL, optim, "", ""),
+    ROW("cycle-second-stairs", "", OC_T_INT32, schedule.cycle.stairs_second, OC_FOR_FILES, 0, 1e9, NULL, optim, "", ""),
+    ROW("cycle-decay-steps", "", OC_T_INT64, schedule.cycle.decay_steps, OC_FOR_FILES, 0, LIMIT, NULL, optim, "", ""),
+    ROW("range-min-lr", "", OC_T_REAL, schedule.range.min_lr, OC_FOR_FILES, 0, 1e6, NULL, optim, "", ""),
+    ROW("range-step-size", "", OC_T_INT64, schedule.range.size, OC_FOR_FILES, 1, LIMIT, NULL, optim, "", ""),
+    ROW("range-step-rate", "", OC_T_REAL, schedule.range.rate, OC_FOR_FILES, 0, 1e6, NULL, optim, "", ""),
+    ROW("range-staircase", "", OC_T_ON, schedule.range.staircase, OC_FOR_FILES, 0, 0, NULL, optim, "", ""),
     ROW("loss-scale", "", OC_T_REAL, loss_scale.static_scale, OC_FOR_FILES, 0, 1e30, NULL, optim, "", ""),
     ROW("loss-scale-power", "", OC_T_INT32, loss_scale.initial_power, OC_FOR_FILES, 0, 126, NULL, optim, "", ""),
     ROW("loss-scale-window", "", OC_T_INT32, loss_scale.window, OC_FOR_FILES, 1, 2e9, NULL, optim, "", ""),
@@ -178,7 +207,6 @@ static const oc_option table[] = {
     MISSING("io", "", OC_T_TEXT, RUNS | GENERATE, memory, "auto", no_nvme),
     MISSING("prompt", "", OC_T_TEXTS, GENERATE, generate, "TEXT...", no_generate),
     MISSING("chat", "", OC_T_ON, GENERATE, generate, "", no_generate),
-    MISSING("input", "", OC_T_TEXT, GENERATE | TOKENIZE, generate, "FILE", no_generate),
     MISSING("max-new-tokens", "", OC_T_INT64, GENERATE, generate, "N", no_generate),
     MISSING("batch", "", OC_T_INT_AUTO, GENERATE, generate, "N|auto", no_generate),
     MISSING("temperature", "", OC_T_REAL, GENERATE, generate, "X", no_generate),
@@ -206,11 +234,11 @@ static bool same_name(const char *a, size_t n, const char *b, size_t m) {
 }
 
 static bool has_alias(const oc_option *o, const char *name, size_t n, const char **fixed) {
-    static const char *const values[] = {"bf16", "fp16"};
+    static const char *const values[] = {"bf16", "fp16", "full", "cpu"};
     for (const char *a = o->aliases; *a;) {
         size_t m = strcspn(a, " "), word = strcspn(a, " =");
         if (same_name(name, n, a, word)) {
-            for (size_t i = 0; word < m && i < 2; i++) {
+            for (size_t i = 0; word < m && i < sizeof values / sizeof *values; i++) {
                 if (strncmp(a + word + 1, values[i], m - word - 1) == 0) *fixed = values[i];
             }
             return true;
@@ -261,5 +289,6 @@ const char *oc_options_nearest(const char *name, size_t n, oc_command command) {
             known[count++] = table[i].name;
     }
     const char *near = oc_nearest(word, known, count);
-    return near ? near : nearest_by_alias(word, command);
+    if (!near) near = nearest_by_alias(word, command);
+    return near ? near : oc_trainer_nearest(word, command);
 }

@@ -54,6 +54,22 @@ const oc_option *oc_options_find(const char *name, size_t n, const char **fixed)
 /* The nearest name that `command` knows, or NULL. */
 const char *oc_options_nearest(const char *name, size_t n, oc_command command);
 
+/* A field of Hugging Face's TrainingArguments that is no option here. */
+typedef struct oc_trainer_arg {
+    const char *name;
+    const char *accepted; /* values, with '|' between: others are refused; NULL: all pass */
+    const char *why;      /* it has no effect, or another value is refused */
+} oc_trainer_arg;
+
+size_t oc_trainer_count(void);
+const oc_trainer_arg *oc_trainer_at(size_t i);
+/* NULL: none of that name that `command` takes; '_' and '-' are the same. */
+const oc_trainer_arg *oc_trainer_find(const char *name, size_t n, oc_command command);
+const char *oc_trainer_nearest(const char *word, oc_command command);
+OC_NODISCARD oc_status oc_trainer_check(const oc_trainer_arg *a, const char *value, oc_error *err);
+/* Does Hugging Face's or DeepSpeed's option of that name know this value, which ours does not? */
+bool oc_trainer_knows_value(const char *option, const char *value);
+
 /* Parse and store. Lists grow while the origin stays the same, and start anew when it changes. */
 OC_NODISCARD oc_status oc_option_set(oc_config *c, const oc_option *o, const char *text,
                                      oc_origin origin, oc_error *err);

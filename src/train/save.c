@@ -107,6 +107,8 @@ static const char *const companions[] = {"tokenizer.json",
                                          "merges.txt",
                                          "tokenizer.model",
                                          "chat_template.jinja",
+                                         "chat_template.json",
+                                         "spiece.model",
                                          "generation_config.json"};
 enum { COMPANIONS = sizeof companions / sizeof *companions };
 
@@ -116,15 +118,26 @@ static bool is_companion(const char *name) {
     return false;
 }
 
+static bool has_tokenizer(const char *dir) {
+    char path[PATH_BYTES];
+    return join(path, dir, "tokenizer.json", NULL) == OC_OK && oc_fs_exists(path);
+}
+
+/* The files of the tokenizer as they are; the built-in one, which may have none, is written out.
+ * generation_config.json speaks of the model's own tokens: with another tokenizer it would stop at
+ * the wrong ones. */
 static oc_status write_tokenizer(const oc_setup *setup, const oc_save_source *source,
                                  const char *dir, oc_error *err) {
-    if (source->tokenizer) return oc_tokenizer_save(source->tokenizer, dir, err);
     const char *from = setup->config->tokenizer;
+    bool bytes = from && strcmp(from, "bytes") == 0;
     if (!from) from = source->model_dir;
-    if (!oc_fs_is_directory(from)) return OC_OK;
-    for (size_t i = 0; i < COMPANIONS; i++)
-        OC_TRY(copy_file(from, companions[i], dir, err));
-    return OC_OK;
+    if (source->tokenizer && (bytes || !has_tokenizer(from)))
+        OC_TRY(oc_tokenizer_save(source->tokenizer, dir, err));
+    else if (!bytes && oc_fs_is_directory(from))
+        for (size_t i = 0; i < COMPANIONS; i++)
+            OC_TRY(copy_file(from, companions[i], dir, err));
+    if (setup->config->tokenizer || !oc_fs_is_directory(source->model_dir)) return OC_OK;
+    return copy_file(source->model_dir, "generation_config.json", dir, err);
 }
 
 oc_status oc_save_model(oc_session *s, const oc_setup *setup, const oc_save_source *source,

@@ -8,7 +8,7 @@
 /* What goes beside the weights. */
 typedef struct oc_save_source {
     const char *model_dir;         /* directory or config.json the run started from */
-    const oc_tokenizer *tokenizer; /* the built-in one, written out; NULL: copy the files */
+    const oc_tokenizer *tokenizer; /* written out where it has no files to copy; NULL: none */
 } oc_save_source;
 
 /* Into an existing directory: small files first, then the weights, which appear whole. No step may

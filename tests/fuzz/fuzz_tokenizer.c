@@ -1,0 +1,70 @@
+/* Any bytes as a tokenizer.json, and after a NUL a text: no crash, no bad access, and the ids of
+ * what is accepted keep their promises. Build with -fsanitize=fuzzer,address,undefined, or run by
+ * test_text_tokenizer_corpus. */
+#include "text/tokenizer.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void demand(int holds) {
+    if (!holds) abort();
+}
+
+static void check_tokens(const oc_tokenizer *t, const oc_tokens *x, size_t n) {
+    for (size_t i = 0; i < x->n; i++) {
+        demand(x->ids[i] >= 0 && x->ids[i] < oc_tokenizer_vocab(t) && x->starts[i] <= n);
+        demand(i == 0 || x->starts[i] >= x->starts[i - 1]);
+    }
+    for (int skip = 0; skip < 2; skip++) {
+        char *text = NULL;
+        size_t length;
+        oc_error err = {.status = OC_OK};
+        oc_status s = oc_tokenizer_decode(t, x->ids, x->n, skip == 1, &text, &length, &err);
+        demand(s == OC_OK ? text != NULL && text[length] == 0 : text == NULL && err.status == s);
+        free(text);
+    }
+}
+
+/* Remembered words give the same ids as fresh ones. */
+static void encode_twice(const oc_tokenizer *t, const char *text, size_t n, oc_special special) {
+    oc_tokens x = {0}, y = {0};
+    oc_error err = {.status = OC_OK};
+    oc_status s = oc_tokenizer_encode(t, text, n, special, &x, &err);
+    if (s == OC_OK) {
+        check_tokens(t, &x, n);
+        demand(oc_tokenizer_encode(t, text, n, special, &y, &err) == OC_OK);
+        demand(oc_tokenizer_encode(t, text, n, special, &y, &err) == OC_OK);
+        demand(x.n == y.n && (x.n == 0 || memcmp(x.ids, y.ids, x.n * sizeof *x.ids) == 0));
+    } else {
+        demand(err.status == s && x.n == 0);
+    }
+    oc_tokens_free(&x);
+    oc_tokens_free(&y);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+    static const char plain[] = "Ab  1<s>\xc3\xa9 e\xcc\x81\n\xff_word";
+    const uint8_t *nul = n == 0 ? NULL : memchr(data, 0, n);
+    size_t json_n = nul == NULL ? n : (size_t)(nul - data);
+    const char *text = nul == NULL ? plain : (const char *)nul + 1;
+    size_t text_n = nul == NULL ? sizeof plain - 1 : n - json_n - 1;
+    char *json = malloc(json_n + 1);
+    if (json == NULL) return 0;
+    if (json_n > 0) memcpy(json, data, json_n);
+    oc_tokenizer *t;
+    oc_error err = {.status = OC_OK};
+    oc_status s = oc_tokenizer_parse(&t, json, json_n, NULL, 0, "fuzz", &err);
+    free(json);
+    if (s == OC_OK) {
+        encode_twice(t, text, text_n, OC_SPECIAL_NONE);
+        encode_twice(t, text, text_n, OC_SPECIAL_ADD);
+        demand(oc_tokenizer_host_bytes(t) > 0);
+    } else {
+        demand(t == NULL && err.status == s && strncmp(err.message, "fuzz", 4) == 0);
+    }
+    oc_tokenizer_close(t);
+    return 0;
+}
