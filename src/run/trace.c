@@ -72,7 +72,7 @@ static void put_all(FILE *f, const oc_run *r) {
 oc_status oc_trace_write(oc_run *r, oc_error *err) {
     if (r->trace_fd < 0) return OC_OK;
     int fd = r->trace_fd;
-    r->trace_fd = -1; /* whatever happens: written once */
+    r->trace_fd = -1;                                      /* whatever happens: written once */
     bool empty = ftruncate(fd, 0) == 0 || errno == EINVAL; /* a pipe has no length */
     FILE *f = empty ? fdopen(fd, "w") : NULL;
     if (!f) {
