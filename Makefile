@@ -5,6 +5,7 @@
 #   make deps       install what is missing      make sanitize  suites under asan + ubsan, then tsan
 #   make test       deps, build, all tests       make format    apply clang-format
 #   make demo       first result, repeatable     make bench     measurements
+#   make fuzz       hours of fuzzing, by name    make coverage  of the parsers by their corpora
 #   make install    to PREFIX (/usr/local)       make clean     remove what was built
 
 BUILD ?= build
@@ -16,7 +17,7 @@ NINJA := $(shell command -v ninja 2>/dev/null)
 # A folder that was configured keeps its generator.
 GENERATOR = $(if $(NINJA),$(if $(wildcard $(BUILD)/CMakeCache.txt),,-G Ninja))
 
-.PHONY: all outcore deps configure test demo bench lint format sanitize install clean
+.PHONY: all outcore deps configure test demo bench lint format sanitize fuzz coverage install clean
 
 all: outcore
 
@@ -50,9 +51,16 @@ format:
 sanitize:
 	@tools/sanitize.sh
 
+# FUZZ_SECONDS=600 make fuzz; one target: tools/fuzz.sh tokenizer
+fuzz:
+	@tools/fuzz.sh
+
+coverage:
+	@tools/coverage.sh
+
 install: configure
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 	@$(CMAKE) --install $(BUILD) --prefix $(PREFIX)
 
 clean:
-	rm -rf build build-asan build-tsan build-lint-gcc build-lint-clang outcore
+	rm -rf build build-asan build-tsan build-fuzz build-coverage build-lint-gcc build-lint-clang outcore

@@ -112,7 +112,7 @@ bool oc_tpl_need_int(oc_tpl *x, const oc_tpl_value *v, const char *what, int64_t
 
 static bool run_range(oc_tpl *x, const oc_tpl_value *args, const oc_tpl_call *call,
                       oc_tpl_value *out) {
-    int64_t a, b, step;
+    int64_t a = 0, b = 0, step = 0;
     (void)call;
     if (!oc_tpl_need_int(x, &args[0], "range()'s bound", 0, &a) ||
         !oc_tpl_need_int(x, &args[1], "range()'s bound", 0, &b) ||
@@ -214,11 +214,11 @@ static bool put_time(oc_tpl *x, oc_tpl_buffer *b, const struct tm *tm, const cha
 
 static bool run_strftime(oc_tpl *x, const oc_tpl_value *args, const oc_tpl_call *call,
                          oc_tpl_value *out) {
-    const oc_tpl_str *format;
+    const oc_tpl_str *format = NULL;
     oc_tpl_buffer b = {0};
     struct tm tm;
     (void)call;
-    if (!oc_tpl_need_string(x, &args[0], "strftime_now's format", &format)) return false;
+    if (!oc_tpl_need_string(x, &args[0], "strftime_now's format", &format) || !format) return false;
     time_t seconds = x->now ? (time_t)*x->now : time(NULL);
     if (!gmtime_r(&seconds, &tm)) return oc_tpl_fail(x, OC_E_OVERFLOW, "the time is out of range");
     for (size_t i = 0, used; i < format->n; i += used)

@@ -119,6 +119,13 @@ static int order_strings(const oc_tpl_str *a, const oc_tpl_str *b) {
     return order ? order : order_int((int64_t)a->n, (int64_t)b->n);
 }
 
+static bool same_bits(double a, double b) {
+    uint64_t x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    return x == y;
+}
+
 bool oc_tpl_same(const oc_tpl_value *a, const oc_tpl_value *b) {
     if (a->kind != b->kind) return false;
     switch (a->kind) {
@@ -130,7 +137,7 @@ bool oc_tpl_same(const oc_tpl_value *a, const oc_tpl_value *b) {
     case TV_INT:
         return a->u.integer == b->u.integer;
     case TV_FLOAT:
-        return memcmp(&a->u.real, &b->u.real, sizeof a->u.real) == 0;
+        return same_bits(a->u.real, b->u.real);
     case TV_STRING:
         return a->u.string == b->u.string || order_strings(a->u.string, b->u.string) == 0;
     case TV_FUNCTION:

@@ -394,7 +394,9 @@ typedef struct oc_tpl_call {
     oc_tpl_dict *named; /* NULL for none */
 } oc_tpl_call;
 
-bool oc_tpl_fail(oc_tpl *x, oc_status s, const char *fmt, ...) OC_PRINTF(3, 4);
+void oc_tpl_note_failure(oc_tpl *x, oc_status s, const char *fmt, ...) OC_PRINTF(3, 4);
+/* false; a macro, so that compilers see that no result is read after it */
+#define oc_tpl_fail(...) (oc_tpl_note_failure(__VA_ARGS__), false)
 bool oc_tpl_step(oc_tpl *x, size_t work); /* work: about a byte or element each */
 bool oc_tpl_deeper(oc_tpl *x);            /* undo with depth-- */
 void *oc_tpl_new(oc_tpl *x, size_t count, size_t size);

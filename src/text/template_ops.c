@@ -371,7 +371,7 @@ static bool bound_of(oc_tpl *x, const oc_tpl_value *v, int64_t n, int64_t least,
 }
 
 static bool cut_of(oc_tpl *x, const oc_tpl_value bounds[3], size_t length, cut *out) {
-    int64_t n = (int64_t)length, start, stop, step = 1;
+    int64_t n = (int64_t)length, start = 0, stop = 0, step = 1;
     if (bounds[2].kind != TV_NONE && !oc_tpl_as_int(&bounds[2], &step))
         return oc_tpl_fail(x, OC_E_INVALID, "the step of a slice must be an integer");
     if (step == 0) return oc_tpl_fail(x, OC_E_INVALID, "the step of a slice is zero");

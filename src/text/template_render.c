@@ -11,7 +11,7 @@ typedef enum flow { FLOW_FAILED, FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE } flow;
 
 /* --- Errors and limits */
 
-bool oc_tpl_fail(oc_tpl *x, oc_status s, const char *fmt, ...) {
+void oc_tpl_note_failure(oc_tpl *x, oc_status s, const char *fmt, ...) {
     char text[OC_ERROR_BYTES];
     va_list args;
     va_start(args, fmt);
@@ -19,7 +19,6 @@ bool oc_tpl_fail(oc_tpl *x, oc_status s, const char *fmt, ...) {
     va_end(args);
     if (x->status == OC_OK)
         x->status = oc_fail(x->err, s, "%s:%ld: %s", x->t->name, (long)x->line, text);
-    return false;
 }
 
 bool oc_tpl_step(oc_tpl *x, size_t work) {
@@ -119,11 +118,11 @@ static bool add_mark(oc_tpl *x, oc_tpl_buffer *b, size_t begin, size_t message, 
         last->end = b->n;
         return true;
     }
-    if (b->n_marks == b->marks_room) {
+    if (!b->marks || b->n_marks == b->marks_room) {
         size_t room = b->marks_room ? 2 * b->marks_room : 8;
         oc_tpl_mark *more = oc_tpl_new(x, room, sizeof *more);
         if (!more) return false;
-        if (b->n_marks) memcpy(more, b->marks, b->n_marks * sizeof *more);
+        if (last) memcpy(more, b->marks, b->n_marks * sizeof *more);
         b->marks = more;
         b->marks_room = room;
     }

@@ -103,7 +103,7 @@ void oc_tpl_format_float(double d, char out[40]) {
         snprintf(out, 40, "%s", isnan(d) ? "nan" : d < 0 ? "-inf" : "inf");
         return;
     }
-    char text[40], digits[20];
+    char text[40], digits[20] = "";
     for (int precision = 0; precision < 17; precision++) {
         snprintf(text, sizeof text, "%.*e", precision, d);
         if (strtod(text, NULL) == d) break;

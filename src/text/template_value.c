@@ -56,10 +56,10 @@ void *oc_tpl_new(oc_tpl *x, size_t count, size_t size) {
     if (!__builtin_mul_overflow(count, size, &bytes)) at = oc_tpl_take(&x->arena, bytes);
     if (at) return at;
     if (bytes > x->arena.most - x->arena.taken)
-        oc_tpl_fail(x, OC_E_OVERFLOW, "the values of the template need more than %zu bytes",
-                    x->arena.most);
+        oc_tpl_note_failure(x, OC_E_OVERFLOW, "the values of the template need more than %zu bytes",
+                            x->arena.most);
     else
-        oc_tpl_fail(x, OC_E_MEMORY, "no memory for %zu bytes", bytes);
+        oc_tpl_note_failure(x, OC_E_MEMORY, "no memory for %zu bytes", bytes);
     return NULL;
 }
 

@@ -323,7 +323,7 @@ static oc_status normalize_all(loader *l, const oc_tk_normalizer *z, oc_tk_bytes
 static oc_status fill_normalized(loader *l, const oc_tk_normalizer *z) {
     oc_tk_added_set *a = l->a;
     oc_tk_bytes all = {0};
-    size_t *ends = malloc(((size_t)a->n + 1) * sizeof *ends);
+    size_t *ends = calloc((size_t)a->n + 1, sizeof *ends);
     if (ends == NULL) return out_of_memory(l);
     oc_status s = normalize_all(l, z, &all, ends);
     if (s == OC_OK && trie_init(&a->normalized, all.n) != OC_OK) s = out_of_memory(l);
