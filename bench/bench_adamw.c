@@ -5,6 +5,8 @@
  * Three kernels take turns, medians are printed: ours; one with the same memory streams (p, m, v
  * written in place, g read, the copy written around the caches) and no arithmetic; and a plain C
  * loop. Other load on the machine hits all three alike, so the ratios are what counts. */
+#include "bench_util.h"
+
 #include "device/device.h"
 
 #include <math.h>
@@ -24,12 +26,6 @@ typedef struct arrays {
     float *p, *m, *v, *g;
     uint16_t *copy;
 } arrays;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- the same streams, no arithmetic: values move one array on ---- */
 
@@ -120,16 +116,6 @@ static void *pages(uint64_t bytes) {
     return p;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return x[n / 2];
-}
-
 static double seconds(int which, oc_device *d, arrays *a) {
     oc_update u = {.kind = OC_ADAMW, .n = a->n, .p = a->p, .m = a->m, .v = a->v, .g = a->g};
     u.g_dtype = OC_F32;
@@ -143,13 +129,13 @@ static double seconds(int which, oc_device *d, arrays *a) {
     u.weight_decay = 0.01f;
     u.bias1 = 0.1;
     u.bias2 = 0.001;
-    double start = now();
+    double start = bench_now();
     if (which == 0) {
         d->ops->update(d, &u);
     } else {
         oc_pool_for(d->pool, a->n / GRAIN, which == 1 ? streams_task : plain_task, a);
     }
-    return now() - start;
+    return bench_now() - start;
 }
 
 /* Small positive numbers everywhere: no denormals, whatever moves where. */
@@ -176,9 +162,9 @@ static int run(oc_device *d, int64_t n, int rounds) {
             if (r >= 0) took[w][r] = s;
         }
     }
-    double base = median(took[1], rounds);
+    double base = bench_median(took[1], rounds);
     for (int w = 0; w < 3; w++) {
-        double s = median(took[w], rounds);
+        double s = bench_median(took[w], rounds);
         printf("%-13s %7.2f GB/s  %6.1f M parameters/s  %.2f of the streams\n", names[w],
                BYTES_PER_PARAMETER * (double)n / s * 1e-9, (double)n / s * 1e-6, base / s);
     }

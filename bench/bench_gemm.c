@@ -2,6 +2,8 @@
  * library's own threading. Rounds are interleaved; medians are printed.
  *
  *   bench_gemm [threads [rounds [first-shape [last-shape]]]] */
+#include "bench_util.h"
+
 #include "base/checked.h"
 #include "base/pool.h"
 #include "device/cpu/gemm.h"
@@ -49,12 +51,6 @@ typedef struct entry {
     double seconds[ROUNDS_MAX];
 } entry;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void set_library_threads(int n) {
     void (*set)(int) = NULL;
     void *symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
@@ -62,27 +58,14 @@ static void set_library_threads(int n) {
     if (set) set(n);
 }
 
-static void *filled(int64_t n, oc_dtype t) {
-    void *p = aligned_alloc(64, oc_align_up((uint64_t)n * oc_dtype_bytes(t), 64));
-    if (!p) exit(1);
-    for (int64_t i = 0; i < n; i++) {
-        float v = (float)((i * 2654435761) >> 7 & 1023) / 512.0f - 1.0f;
-        if (t == OC_F32)
-            ((float *)p)[i] = v;
-        else
-            ((uint16_t *)p)[i] = t == OC_BF16 ? oc_f32_to_bf16(v) : oc_f32_to_f16(v);
-    }
-    return p;
-}
-
 static oc_gemm product_of(const shape *s, oc_dtype t) {
     oc_gemm g = {.trans_a = s->trans_a, .trans_b = s->trans_b, .accumulate = s->accumulate};
     oc_dtype ct = s->accumulate ? OC_F32 : t;
-    g.a = s->trans_a ? oc_mat_of(filled(s->k * s->m, t), t, s->k, s->m, s->m)
-                     : oc_mat_of(filled(s->m * s->k, t), t, s->m, s->k, s->k);
-    g.b = s->trans_b ? oc_mat_of(filled(s->n * s->k, t), t, s->n, s->k, s->k)
-                     : oc_mat_of(filled(s->k * s->n, t), t, s->k, s->n, s->n);
-    g.c = oc_mat_of(filled(s->m * s->n, ct), ct, s->m, s->n, s->n);
+    g.a = s->trans_a ? oc_mat_of(bench_filled(s->k * s->m, t), t, s->k, s->m, s->m)
+                     : oc_mat_of(bench_filled(s->m * s->k, t), t, s->m, s->k, s->k);
+    g.b = s->trans_b ? oc_mat_of(bench_filled(s->n * s->k, t), t, s->n, s->k, s->k)
+                     : oc_mat_of(bench_filled(s->k * s->n, t), t, s->k, s->n, s->n);
+    g.c = oc_mat_of(bench_filled(s->m * s->n, ct), ct, s->m, s->n, s->n);
     return g;
 }
 
@@ -90,11 +73,6 @@ static void run_library(const shape *s, const oc_gemm *g, int threads) {
     set_library_threads(threads);
     dnnl_sgemm(s->trans_a ? 'T' : 'N', s->trans_b ? 'T' : 'N', s->m, s->n, s->k, 1.0f, g->a.data,
                g->a.ld, g->b.data, g->b.ld, s->accumulate ? 1.0f : 0.0f, g->c.data, g->c.ld);
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static void bench_shape(const shape *s, entry *e, int entries, oc_pool *pool, void *scratch,
@@ -105,20 +83,19 @@ static void bench_shape(const shape *s, entry *e, int entries, oc_pool *pool, vo
     for (int r = -1; r < rounds; r++) /* round -1 warms up */
         for (int i = 0; i < entries; i++) {
             const oc_gemm *p = &g[e[i].dtype];
-            double start = now();
+            double start = bench_now();
             for (int x = 0; x < s->times; x++) {
                 if (e[i].kernels)
                     oc_gemm_run(e[i].kernels, pool, scratch, p);
                 else
                     run_library(s, p, oc_pool_cores(pool));
             }
-            if (r >= 0) e[i].seconds[r] = (now() - start) / s->times;
+            if (r >= 0) e[i].seconds[r] = (bench_now() - start) / s->times;
         }
     double flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;
     printf("%-26s", s->name);
     for (int i = 0; i < entries; i++) {
-        qsort(e[i].seconds, (size_t)rounds, sizeof(double), by_value);
-        printf(" %14.1f", flops / e[i].seconds[rounds / 2] * 1e-9);
+        printf(" %14.1f", flops / bench_median(e[i].seconds, rounds) * 1e-9);
     }
     printf("\n");
     fflush(stdout);

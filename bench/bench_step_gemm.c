@@ -5,6 +5,8 @@
  * The products every implementation has to do, with our kernels and as we join them (q, k and v are
  * one, gate and up are one): forward (twice in the layers with recompute = 1), dX and dW. Prints
  * the median seconds of a step. Set against a whole step it tells what the rest costs. */
+#include "bench_util.h"
+
 #include "base/checked.h"
 #include "device/device.h"
 
@@ -20,25 +22,6 @@ typedef struct linear {
     int count, forwards;
 } linear;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void *filled(int64_t n, oc_dtype t) {
-    void *p = aligned_alloc(64, oc_align_up((uint64_t)n * oc_dtype_bytes(t), 64));
-    if (!p) exit(1);
-    for (int64_t i = 0; i < n; i++) {
-        float v = (float)((i * 2654435761) >> 7 & 1023) / 512.0f - 1.0f;
-        if (t == OC_F32)
-            ((float *)p)[i] = v;
-        else
-            ((uint16_t *)p)[i] = t == OC_BF16 ? oc_f32_to_bf16(v) : oc_f32_to_f16(v);
-    }
-    return p;
-}
-
 /* Seconds of one layer's share: forward, dX, dW. */
 static double products(oc_device *d, const linear *l, int64_t tokens, oc_dtype t, void *x, void *w,
                        void *y) {
@@ -48,30 +31,24 @@ static double products(oc_device *d, const linear *l, int64_t tokens, oc_dtype t
                        .trans_b = true};
     oc_gemm dx = {.a = forward.c, .b = forward.b, .c = forward.a};
     oc_gemm dw = {.a = forward.c, .b = forward.a, .c = forward.b, .trans_a = true};
-    double start = now();
+    double start = bench_now();
     for (int i = 0; i < l->forwards; i++)
         d->ops->gemm(d, &forward);
     d->ops->gemm(d, &dx);
     d->ops->gemm(d, &dw);
-    return now() - start;
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return bench_now() - start;
 }
 
 static double step(oc_device *d, const linear *l, int n, int64_t tokens, oc_dtype t, int rounds) {
     double total = 0, seconds[ROUNDS_MAX];
     for (int i = 0; i < n; i++) {
-        void *x = filled(tokens * l[i].in, t), *w = filled(l[i].out * l[i].in, t);
-        void *y = filled(tokens * l[i].out, t);
+        void *x = bench_filled(tokens * l[i].in, t), *w = bench_filled(l[i].out * l[i].in, t);
+        void *y = bench_filled(tokens * l[i].out, t);
         for (int r = -1; r < rounds; r++) { /* round -1 warms up */
             double s = products(d, &l[i], tokens, t, x, w, y);
             if (r >= 0) seconds[r] = s;
         }
-        qsort(seconds, (size_t)rounds, sizeof *seconds, by_value);
-        total += seconds[rounds / 2] * l[i].count;
+        total += bench_median(seconds, rounds) * l[i].count;
         free(x);
         free(w);
         free(y);

@@ -1,13 +1,8 @@
-/* Runs the data set's fuzz target over a small corpus, whole, cut short, and with bytes changed. */
+/* Runs the data set's fuzz target over a small corpus and over the files that the search starts
+ * from. */
 #include "fuzz/fuzz_jsonl.c"
 
-#include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "corpus.h"
 
 static const char *const corpus[] = {
     "",
@@ -23,54 +18,16 @@ static const char *const corpus[] = {
     "{\"text\":\"\\ud800\"}",
 };
 
-static void feed(const char *data, size_t n) {
-    uint8_t *copy = malloc(n > 0 ? n : 1);
-    assert_non_null(copy);
-    memcpy(copy, data, n);
-    (void)LLVMFuzzerTestOneInput(copy, n);
-    free(copy);
-}
-
-static void feed_changed(const char *bytes, size_t n) {
-    char *data = malloc(n + 1);
-    assert_non_null(data);
-    memcpy(data, bytes, n);
-    feed(data, n);
-    for (size_t i = 0; i < n; i++) {
-        char was = data[i];
-        feed(data, i);
-        data[i] = (char)(was ^ (i % 3 == 0 ? 1 : i % 3 == 1 ? 0x10 : 0x80));
-        feed(data, n);
-        data[i] = was;
-    }
-    free(data);
-}
-
 static void survives_the_corpus(void **state) {
     (void)state;
     for (size_t c = 0; c < sizeof corpus / sizeof corpus[0]; c++)
-        feed_changed(corpus[c], strlen(corpus[c]));
+        corpus_disturb(corpus[c], strlen(corpus[c]), SIZE_MAX, 1);
 }
 
-/* What is there for the search, every form and both kinds of compressed files among it. */
+/* Every form and both kinds of compressed files. */
 static void survives_the_files(void **state) {
     (void)state;
-    char path[600], data[4096];
-    int files = 0;
-    DIR *d = opendir(OC_TEST_DATA "/fuzz/jsonl");
-    assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        if (e->d_name[0] == '.') continue;
-        snprintf(path, sizeof path, OC_TEST_DATA "/fuzz/jsonl/%s", e->d_name);
-        FILE *f = fopen(path, "rb");
-        assert_non_null(f);
-        size_t n = fread(data, 1, sizeof data, f);
-        fclose(f);
-        feed_changed(data, n);
-        files++;
-    }
-    closedir(d);
-    assert_true(files >= 10);
+    assert_true(corpus_folder(OC_TEST_DATA "/fuzz/jsonl", SIZE_MAX, 1) >= 10);
 }
 
 static int release(void **state) {
