@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures outcore against its own bounds and against PyTorch and DeepSpeed; standard library only.
 
-    compare.py [overlap] [host] [pytorch] [deepspeed] [adamw] [gemm]      default: all
+    compare.py [adamw] [gemm] [tokenizer] [overlap] [host] [pytorch] [deepspeed]      default: all
 
 What is compared takes turns (ABAB...), several steps a turn, and medians over all turns are set
 against each other: other load on the machine disturbs both. The first step of each process warms up
@@ -392,7 +392,53 @@ def gemm():
     save("gemm", {"lines": lines.split("\n")})
 
 
-PARTS = {f.__name__: f for f in (adamw, gemm, overlap, host, pytorch, deepspeed)}
+def bible(name):
+    """The text of Debian's bible-kjv, as running text."""
+    path = os.path.join(WORK, name)
+    if not os.path.exists(path):
+        done = subprocess.run(["bible", "-l0", "-f", "Gen1:1-Rev22:21"], capture_output=True,
+                              text=True, errors="replace", check=True)
+        os.makedirs(WORK, exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(re.sub(r"(?m)^[0-9A-Za-z]+:[0-9]+ ", "", done.stdout))
+    return path
+
+
+def tokenizer():
+    """OC_TOKENIZER names a directory with a tokenizer.json; else a BPE of 32,000 entries is made."""
+    text_file = bible("bible.txt")
+    folder = os.environ.get("OC_TOKENIZER")
+    shape = {"dir": folder or os.path.join(WORK, "bpe"), "text": text_file, "steps": STEPS}
+    if not folder and "failed" in peer("tokenizer_encode.py", **shape, make=True):
+        row("tokenizer", "failed", "", "no tokenizer could be made")
+        return
+
+    def ours():
+        lines = bench_program("bench_tokenizer", shape["dir"], text_file, STEPS)
+        found = {k: float(v) for k, v in re.findall(r"(open|documents|whole) ([0-9.]+)", lines)}
+        return {"seconds": [os.path.getsize(text_file) * 1e-6 / found["documents"]],
+                "open": found["open"], "whole": found["whole"], "ids": re.findall(r"(\d+) ids",
+                                                                                lines)}
+
+    results = take_turns({"outcore": ours, "tokenizers": lambda: peer("tokenizer_encode.py",
+                                                                      **shape)})
+    save("tokenizer", {"shape": shape, "results": results})
+    size = os.path.getsize(text_file) * 1e-6
+    took, theirs = seconds(results["outcore"]), seconds(results["tokenizers"])
+    first = results["outcore"][0]
+    if theirs is None:
+        row("tokenizer: theirs", "failed", "", results["tokenizers"][-1]["failed"][-200:])
+        return
+    other = results["tokenizers"][0]
+    row("tokenizer: plain English, one core, MB/s", f"{size / took:.1f}", ">= 10",
+        f"tokenizers library {size / theirs:.1f}; whole text {first['whole']:.1f}; ids "
+        f"{'equal in number' if int(first['ids'][0]) == other['ids'] else 'DIFFER'}")
+    row("tokenizer: opening its file, s", f"{first['open']:.3f}", "< 1",
+        f"{os.path.getsize(os.path.join(shape['dir'], 'tokenizer.json')) * 1e-6:.1f} MB; "
+        f"tokenizers library {other['open_seconds']:.3f}")
+
+
+PARTS = {f.__name__: f for f in (adamw, gemm, tokenizer, overlap, host, pytorch, deepspeed)}
 
 
 def main():
@@ -404,7 +450,7 @@ def main():
     print(f"{THREADS} threads, load {os.getloadavg()[0]:.1f}; {ROUNDS} turns, {STEPS} steps each")
     if not os.path.exists(os.path.join(PEERS, "bin", "python")):
         print(f"no peers in {PEERS} (bench/peers/setup.sh installs them): left out")
-        wanted = [name for name in wanted if name not in ("pytorch", "deepspeed")]
+        wanted = [name for name in wanted if name not in ("tokenizer", "pytorch", "deepspeed")]
     for name in wanted:
         PARTS[name]()
     shutil.rmtree(WORK, ignore_errors=True)
