@@ -250,7 +250,7 @@ static void text_without_its_tokenizer_is_refused(void **state) {
     remove("x/tokenizer.json");
     cli_text("t.jsonl", "\n{\"text\": \"abc\"}\n");
     cli_text("i.jsonl", "{\"input_ids\": [5, 6, 7, 8]}\n");
-    cli_expect(FROM_X, 2, "d.txt|x|--tokenizer bytes");
+    cli_expect(FROM_X, 2, "d.txt|x|--tokenizer bytes|save_pretrained");
     cli_expect("eval --model x --data i.jsonl t.jsonl", 2, "t.jsonl|--tokenizer bytes");
     cli_expect("eval --model x --data i.jsonl", 0, "");
     cli_expect("eval --model x --data t.jsonl --tokenizer bytes", 0, "");

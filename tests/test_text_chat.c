@@ -188,6 +188,25 @@ static void marks_obey_weights_and_the_first_wanted(void **state) {
                            "hold nothing of this conversation"));
 }
 
+/* What stands where no answer is asked for, eos say, may begin as the header does. */
+static void cuts_headers_that_begin_like_what_else_ends_a_text(void **state) {
+    (void)state;
+    static const char after[] =
+        "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>\n{% else %}<|im_end|>{% endif %}";
+    static const char thinks[] =
+        "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|><think>{% else %}<|im_end|>{% endif %}";
+    static const char inside[] =
+        "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>"
+        "{% if loop.last and add_generation_prompt %}<|assistant|>{% endif %}{% endfor %}";
+    static const char three[] = "[" U("a") "," A("b") "," U("c") "," A("d") "," A("e") "]";
+    assert_string_equal(trained(after, three, 0), "b<|end|>\n|d<|end|>\n|e<|end|>\n");
+    assert_string_equal(trained(after, "[" A("b") "]", 0), "b<|end|>\n");
+    assert_string_equal(trained(thinks, three, 0), "b<|end|>|d<|end|>|e<|end|>");
+    assert_string_equal(trained(inside, three, 0), "b<|end|>|d<|end|>|e<|end|>");
+}
+
 /* A template that fails on what comes before an answer still tells how one opens. */
 static void asks_the_whole_conversation_where_a_beginning_is_refused(void **state) {
     (void)state;
@@ -284,6 +303,7 @@ int main(void) {
         cmocka_unit_test(templates_without_marks_train_the_same),
         cmocka_unit_test(trains_answers_from_the_first_wanted_on),
         cmocka_unit_test(marks_obey_weights_and_the_first_wanted),
+        cmocka_unit_test(cuts_headers_that_begin_like_what_else_ends_a_text),
         cmocka_unit_test(asks_the_whole_conversation_where_a_beginning_is_refused),
         cmocka_unit_test(refuses_what_it_cannot_tell),
         cmocka_unit_test(needs_a_template_that_parses),

@@ -297,6 +297,53 @@ static void opens_directories(void **state) {
     text_dir_release(&d);
 }
 
+/* What AutoTokenizer of transformers 5.24 gives for such directories: special_tokens_map.json wins,
+ * null says that there is none, and a class has tokens of its own where nothing is named. */
+static void finds_special_tokens_that_no_configuration_names(void **state) {
+    (void)state;
+    static const char json[] = ADDED("\"content\":\"<|endoftext|>\"");
+    static const struct {
+        const char *config, *map, *model;
+        int32_t bos, eos, pad;
+    } cases[] = {
+        {NULL, NULL, NULL, -1, -1, -1},
+        {"{\"model_max_length\":1024}", NULL, "{\"model_type\":\"gpt2\"}", 4, 4, -1},
+        {NULL, NULL, "{\"model_type\":\"qwen3\"}", -1, 4, 4},
+        {NULL, NULL, "{\"model_type\":\"gpt_neox\"}", 4, 4, -1}, /* has no <|padding|> */
+        {NULL, NULL, "{\"model_type\":\"llama\"}", -1, -1, -1},
+        {NULL, NULL, "{\"model_type\":\"gemma2\"}", -1, -1, -1}, /* has no <eos> */
+        {"{\"tokenizer_class\":\"GPT2TokenizerFast\"}", NULL, NULL, 4, 4, -1},
+        {"{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}", NULL, "{\"model_type\":\"gpt2\"}", -1,
+         -1, -1},
+        {"{\"eos_token\":null}", NULL, "{\"model_type\":\"gpt2\"}", 4, -1, -1},
+        {NULL, "{\"eos_token\":{\"content\":\"ab\"}}", NULL, -1, 2, -1},
+        {"{\"eos_token\":\"a\"}", "{\"eos_token\":\"ab\"}", NULL, -1, 2, -1},
+        {"{\"eos_token\":\"a\"}", "{\"eos_token\":null}", NULL, -1, -1, -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        text_dir d;
+        oc_tokenizer *t;
+        oc_error err = {0};
+        text_dir_init(&d);
+        text_dir_put(&d, "tokenizer.json", json, strlen(json));
+        const char *const texts[3] = {cases[i].config, cases[i].map, cases[i].model};
+        static const char *const names[3] = {"tokenizer_config.json", "special_tokens_map.json",
+                                             "config.json"};
+        for (size_t k = 0; k < 3; k++)
+            if (texts[k] != NULL) text_dir_put(&d, names[k], texts[k], strlen(texts[k]));
+        if (oc_tokenizer_open(&t, d.dir, &err) != OC_OK) fail_msg("%zu: %s", i, err.message);
+        if (oc_tokenizer_bos(t) != cases[i].bos || oc_tokenizer_eos(t) != cases[i].eos ||
+            oc_tokenizer_pad(t) != cases[i].pad)
+            fail_msg("%zu: %d %d %d", i, oc_tokenizer_bos(t), oc_tokenizer_eos(t),
+                     oc_tokenizer_pad(t));
+        assert_string_equal(oc_tokenizer_eos_text(t), cases[i].eos == 4   ? "<|endoftext|>"
+                                                      : cases[i].eos == 2 ? "ab"
+                                                                          : "");
+        oc_tokenizer_close(t);
+        text_dir_release(&d);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_what_it_refuses),
@@ -305,6 +352,7 @@ int main(void) {
         cmocka_unit_test(reports_a_regex_that_gives_up),
         cmocka_unit_test(reads_special_tokens_and_templates),
         cmocka_unit_test(opens_directories),
+        cmocka_unit_test(finds_special_tokens_that_no_configuration_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,6 +84,7 @@ static void flags_take_hugging_face_names_and_say_the_canonical_one(void **state
     assert_true(c->beta1 == 0.9 && c->beta2 == 0.95 && c->schedule.kind == OC_LR_COSINE);
     assert_non_null(strstr(notes_text, "--learning_rate is --lr\n"));
     assert_non_null(strstr(notes_text, "--bf16 is --dtype bf16\n"));
+    assert_non_null(strstr(notes_text, "--fp16 False asks for nothing\n"));
     oc_config_free(c);
     c = parsed("--data a b --lr 1 --data c --betas 0.8 0.9 --resume --no-shuffle --pace h2d=1GB/s "
                "--pace d2h=2GB/s --micro-batch auto --overwrite=false");
@@ -121,6 +122,8 @@ static void what_is_not_meant_is_refused_by_name(void **state) {
         {"--nvme-path /x", OC_E_UNSUPPORTED, "--nvme-path"},
         {"--temperature 1", OC_E_UNSUPPORTED, "--temperature"},
         {"--zero-stage 1", OC_E_INVALID, "--zero-stage"},
+        {"--fp16 --bf16 True", OC_E_INVALID, "--bf16 and --dtype fp16 contradict each other"},
+        {"--bf16=yes", OC_E_INVALID, "\"yes\" is not true or false"},
         {"stray", OC_E_INVALID, "stray"},
     };
     oc_config *c;

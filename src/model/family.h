@@ -121,7 +121,7 @@ typedef enum oc_family_sliding {
 
 typedef struct oc_family {
     const char *model_type;
-    const char *architectures[3]; /* the first is what a saved model is called */
+    const char *architectures[4]; /* the first is what a saved model is called */
     const char *prefix;           /* of names in the file */
     bool prefix_optional;         /* checkpoints without it exist */
     const char *ignored[4];       /* ends of names of tensors that hold no parameter */

@@ -149,7 +149,7 @@ static const oc_family_field phi3_fields[] = {
 
 const oc_family oc_llama_families[] = {
     {.model_type = "llama",
-     .architectures = {"LlamaForCausalLM", "LlamaModel", NULL},
+     .architectures = {"LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel", NULL},
      LLAMA_LIKE,
      .rope_types = ALL_ROPES,
      .bos_id = 1,

@@ -212,39 +212,43 @@ static size_t common(const char *a, size_t n, const char *b, size_t m) {
     return k;
 }
 
-/* What the template opens an answer to these messages with. */
-static oc_status opening(const oc_chat *c, const oc_conversation *x, json_t *messages, char **out,
-                         size_t *n, oc_error *err) {
-    oc_rendered without = {.text = NULL}, with = {.text = NULL};
+/* A conversation with what asks for an answer behind it. What that is begins where the last message
+ * ended, or, where a template writes it inside its loop, where the text without it differs. Neither
+ * is right for all: a template that writes eos when it is not asked has "<|" in common, say. */
+typedef struct opening {
+    oc_rendered with;
+    size_t ended, differs;
+} opening;
+
+static oc_status open_answer(const oc_chat *c, const oc_conversation *x, json_t *messages,
+                             opening *out, oc_error *err) {
+    oc_rendered without = {.text = NULL};
+    *out = (opening){.ended = 0};
     OC_TRY(render(c, x, messages, false, &without, err));
-    oc_status s = render(c, x, messages, true, &with, err);
+    oc_status s = render(c, x, messages, true, &out->with, err);
     if (s == OC_OK) {
-        size_t k = common(without.text, without.n, with.text, with.n);
-        *n = with.n - k;
-        *out = malloc(*n + 1);
-        if (*out != NULL)
-            memcpy(*out, with.text + k, *n);
-        else
-            s = no_memory(err);
+        size_t n = without.n_runs;
+        out->differs = common(without.text, without.n, out->with.text, out->with.n);
+        out->ended = n > 0 && without.runs[n - 1].end < out->differs ? without.runs[n - 1].end
+                                                                     : out->differs;
     }
     oc_rendered_free(&without);
-    oc_rendered_free(&with);
     return s;
 }
 
 /* Before message i; some templates render no conversation that stops there (an empty one, one
  * without a user): then what opens an answer to the whole one. */
-static oc_status opening_at(const oc_chat *c, const oc_conversation *x, size_t i, char **out,
-                            size_t *n, oc_error *err) {
+static oc_status opening_at(const oc_chat *c, const oc_conversation *x, size_t i, opening *out,
+                            oc_error *err) {
     json_t *before = json_array();
     bool made = before != NULL;
     for (size_t k = 0; made && k < i; k++)
         made = json_array_append(before, json_array_get(x->messages, k)) == 0;
     oc_status s = made ? OC_OK : no_memory(err);
-    if (made && i > 0) s = opening(c, x, before, out, n, NULL);
+    if (made && i > 0) s = open_answer(c, x, before, out, NULL);
     json_decref(before);
     if (made && (i == 0 || (s != OC_OK && s != OC_E_MEMORY)))
-        s = opening(c, x, x->messages, out, n, err);
+        s = open_answer(c, x, x->messages, out, err);
     else if (s == OC_E_MEMORY)
         s = no_memory(err);
     return s;
@@ -271,28 +275,32 @@ static bool push(oc_chat_text *t, size_t begin, size_t end) {
 
 /* Where in its run the answer begins: behind the header, and behind a bos that opens the text. */
 static size_t header(const oc_chat *c, const oc_rendered *r, const oc_render_run *run,
-                     const char *opened, size_t n) {
+                     const opening *o) {
     const char *text = r->text + run->begin;
     size_t have = run->end - run->begin, skip = 0;
     if (run->begin == 0 && c->bos_bytes > 0 && have >= c->bos_bytes &&
         memcmp(text, c->bos, c->bos_bytes) == 0)
         skip = c->bos_bytes;
-    return run->begin + skip + common(text + skip, have - skip, opened, n);
+    text += skip;
+    have -= skip;
+    size_t a = common(text, have, o->with.text + o->ended, o->with.n - o->ended);
+    size_t b = common(text, have, o->with.text + o->differs, o->with.n - o->differs);
+    return run->begin + skip + (a > b ? a : b);
 }
 
 static oc_status mark_message(const oc_chat *c, const oc_conversation *x, size_t i,
                               oc_chat_text *out, oc_error *err) {
     const oc_rendered *r = &out->rendered;
-    char *opened = NULL;
-    size_t n = 0, runs = 0;
+    size_t runs = 0;
     for (size_t k = 0; k < r->n_runs; k++) {
         const oc_render_run *run = &r->runs[k];
         if (run->message != i) continue;
         size_t begin = run->begin;
         if (runs++ == 0) {
-            OC_TRY(opening_at(c, x, i, &opened, &n, err));
-            begin = header(c, r, run, opened, n);
-            free(opened);
+            opening o;
+            OC_TRY(opening_at(c, x, i, &o, err));
+            begin = header(c, r, run, &o);
+            oc_rendered_free(&o.with);
         }
         if (!push(out, begin, run->end)) return no_memory(err);
     }

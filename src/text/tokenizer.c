@@ -12,24 +12,31 @@ enum { FILE_MOST = 1 << 29 };
 
 /* --- Life */
 
-/* The id of a token that tokenizer_config.json names. */
-static oc_status resolve(const oc_tokenizer *t, int32_t *id, const char *text, const char *key,
-                         const char *origin, oc_error *err) {
+/* The id of a token that tokenizer_config.json names, or of the one that its class has. */
+static oc_status resolve(const oc_tokenizer *t, int32_t *id, char **text, const char *of_class,
+                         const char *key, const char *origin, oc_error *err) {
     *id = -1;
-    if (text == NULL) return OC_OK;
-    *id = oc_tokenizer_find(t, text, strlen(text));
+    if (*text == NULL) {
+        int32_t found = of_class != NULL ? oc_tokenizer_find(t, of_class, strlen(of_class)) : -1;
+        if (found < 0) return OC_OK;
+        *text = strdup(of_class);
+        if (*text == NULL) return oc_fail(err, OC_E_MEMORY, "%s: no memory to read it", origin);
+        *id = found;
+        return OC_OK;
+    }
+    if (**text == 0) return OC_OK;
+    *id = oc_tokenizer_find(t, *text, strlen(*text));
     if (*id >= 0) return OC_OK;
     return oc_fail(err, OC_E_NOTFOUND,
-                   "%s: tokenizer_config.json names the %s \"%s\", which is no token of "
-                   "tokenizer.json",
-                   origin, key, text);
+                   "%s: tokenizer_config.json or special_tokens_map.json names the %s \"%s\", "
+                   "which is no token of tokenizer.json",
+                   origin, key, *text);
 }
 
-static oc_status parse(oc_tokenizer *t, const char *json, size_t n, const char *config,
-                       size_t config_n, const char *origin, oc_error *err) {
-    char where[OC_ERROR_BYTES];
-    snprintf(where, sizeof where, "%s: tokenizer_config.json", origin);
-    if (config != NULL) OC_TRY(oc_tk_config_read(&t->config, config, config_n, where, err));
+static oc_status parse(oc_tokenizer *t, const char *json, size_t n, const oc_tk_beside *beside,
+                       const char *origin, oc_error *err) {
+    oc_tk_config *c = &t->config;
+    OC_TRY(oc_tk_config_read(c, beside, origin, err));
     if (oc_tk_json_is_bytes(json, n)) {
         t->bytes = true;
         t->vocab = OC_BYTES_VOCAB;
@@ -39,17 +46,17 @@ static oc_status parse(oc_tokenizer *t, const char *json, size_t n, const char *
         return OC_OK;
     }
     OC_TRY(oc_tk_json_read(t, json, n, origin, err));
-    OC_TRY(resolve(t, &t->bos, t->config.bos, "bos_token", origin, err));
-    OC_TRY(resolve(t, &t->eos, t->config.eos, "eos_token", origin, err));
-    return resolve(t, &t->pad, t->config.pad, "pad_token", origin, err);
+    OC_TRY(resolve(t, &t->bos, &c->bos, c->class_bos, "bos_token", origin, err));
+    OC_TRY(resolve(t, &t->eos, &c->eos, c->class_eos, "eos_token", origin, err));
+    return resolve(t, &t->pad, &c->pad, c->class_pad, "pad_token", origin, err);
 }
 
-oc_status oc_tokenizer_parse(oc_tokenizer **out, const char *json, size_t n, const char *config,
-                             size_t config_n, const char *origin, oc_error *err) {
+static oc_status make(oc_tokenizer **out, const char *json, size_t n, const oc_tk_beside *beside,
+                      const char *origin, oc_error *err) {
     *out = NULL;
     oc_tokenizer *t = calloc(1, sizeof *t);
     if (t == NULL) return oc_fail(err, OC_E_MEMORY, "%s: no memory for a tokenizer", origin);
-    oc_status s = parse(t, json, n, config, config_n, origin, err);
+    oc_status s = parse(t, json, n, beside, origin, err);
     if (s == OC_OK)
         *out = t;
     else
@@ -57,9 +64,15 @@ oc_status oc_tokenizer_parse(oc_tokenizer **out, const char *json, size_t n, con
     return s;
 }
 
+oc_status oc_tokenizer_parse(oc_tokenizer **out, const char *json, size_t n, const char *config,
+                             size_t config_n, const char *origin, oc_error *err) {
+    const oc_tk_beside beside = {.config = {config, config_n}};
+    return make(out, json, n, &beside, origin, err);
+}
+
 typedef struct files {
-    char *path, *json, *config, *chat;
-    size_t n, config_n, chat_n;
+    char *path, *json, *config, *map, *model, *chat;
+    size_t n, config_n, map_n, model_n, chat_n;
 } files;
 
 static oc_status locate(files *f, const char *dir, const char *name, oc_error *err) {
@@ -91,6 +104,8 @@ static oc_status read_files(files *f, const char *dir, oc_error *err) {
     OC_TRY(read_optional(f, dir, "tokenizer.json", &f->json, &f->n, err));
     if (f->json == NULL) return missing(f, dir, err);
     OC_TRY(read_optional(f, dir, "tokenizer_config.json", &f->config, &f->config_n, err));
+    OC_TRY(read_optional(f, dir, "special_tokens_map.json", &f->map, &f->map_n, err));
+    OC_TRY(read_optional(f, dir, "config.json", &f->model, &f->model_n, err));
     OC_TRY(read_optional(f, dir, "chat_template.jinja", &f->chat, &f->chat_n, err));
     if (f->chat != NULL && strlen(f->chat) != f->chat_n)
         return oc_fail(err, OC_E_FORMAT, "%s: U+0000 in a chat template", f->path);
@@ -106,7 +121,8 @@ oc_status oc_tokenizer_open(oc_tokenizer **out, const char *dir, oc_error *err) 
         origin = NULL;
         s = oc_fail(err, OC_E_MEMORY, "%s: no memory to open it", dir);
     }
-    if (s == OC_OK) s = oc_tokenizer_parse(out, f.json, f.n, f.config, f.config_n, origin, err);
+    const oc_tk_beside beside = {{f.config, f.config_n}, {f.map, f.map_n}, {f.model, f.model_n}};
+    if (s == OC_OK) s = make(out, f.json, f.n, &beside, origin, err);
     if (s == OC_OK && f.chat != NULL) {
         free((*out)->config.chat);
         (*out)->config.chat = f.chat;
@@ -116,6 +132,8 @@ oc_status oc_tokenizer_open(oc_tokenizer **out, const char *dir, oc_error *err) 
     free(f.path);
     free(f.json);
     free(f.config);
+    free(f.map);
+    free(f.model);
     free(f.chat);
     return s;
 }

@@ -24,8 +24,9 @@ enum {
 };
 
 OC_NODISCARD oc_status oc_tokenizer_bytes(oc_tokenizer **out, oc_error *err);
-/* DIR/tokenizer.json, and tokenizer_config.json beside it when there is one (special tokens, chat
- * template; chat_template.jinja there wins over its "chat_template"). A tokenizer.json that
+/* DIR/tokenizer.json, and what stands beside it: tokenizer_config.json (special tokens, chat
+ * template), special_tokens_map.json, chat_template.jinja, which win over it, and config.json,
+ * whose model_type may stand for special tokens that nothing names. A tokenizer.json that
  * oc_tokenizer_save() wrote opens as the byte tokenizer. */
 OC_NODISCARD oc_status oc_tokenizer_open(oc_tokenizer **out, const char *dir, oc_error *err);
 /* The same from JSON text, for tests; config NULL: none. `origin` stands for the file in messages.
@@ -37,7 +38,7 @@ void oc_tokenizer_close(oc_tokenizer *t);
 
 /* Ids are in [0, vocab): the largest id of model and added tokens + 1. */
 int32_t oc_tokenizer_vocab(const oc_tokenizer *t);
-/* As tokenizer_config.json names them; -1: none. */
+/* As tokenizer_config.json and its like name them; -1: none. */
 int32_t oc_tokenizer_bos(const oc_tokenizer *t);
 int32_t oc_tokenizer_eos(const oc_tokenizer *t);
 int32_t oc_tokenizer_pad(const oc_tokenizer *t);

@@ -365,10 +365,22 @@ OC_NODISCARD oc_status oc_tk_decode(const oc_tk_decoder *d, const oc_tokenizer *
 /* --- The whole */
 
 typedef struct oc_tk_config {
-    char *bos, *eos, *pad, *chat; /* NULL: none */
+    char *bos, *eos, *pad, *chat;                  /* NULL: not named; "": none */
+    const char *class_bos, *class_eos, *class_pad; /* where not named, and there is such a token */
 } oc_tk_config;
 
-OC_NODISCARD oc_status oc_tk_config_read(oc_tk_config *c, const char *json, size_t n,
+/* The files beside tokenizer.json; json NULL: not there. */
+typedef struct oc_tk_json_text {
+    const char *json;
+    size_t n;
+} oc_tk_json_text;
+typedef struct oc_tk_beside {
+    oc_tk_json_text config, map, model; /* tokenizer_config, special_tokens_map (wins), config */
+} oc_tk_beside;
+
+/* As the reference library reads them: what tokenizer_class or else model_type stands for has
+ * special tokens of its own where none are named, as gpt2's <|endoftext|>. */
+OC_NODISCARD oc_status oc_tk_config_read(oc_tk_config *c, const oc_tk_beside *beside,
                                          const char *origin, oc_error *err);
 void oc_tk_config_release(oc_tk_config *c);
 

@@ -145,6 +145,27 @@ static oc_status take_idle(const oc_trainer_arg *idle, const char *equals, args 
     return OC_OK;
 }
 
+/* --bf16, which stands for a value of another option; --fp16 False asks for nothing. Two that
+ * disagree are no later flag that corrects an earlier one. */
+static oc_status take_fixed(oc_config *c, const oc_option *o, const char *name, size_t n,
+                            const char *fixed, const char *text, FILE *notes, oc_error *err) {
+    if (!is_truth(text))
+        return oc_fail(err, OC_E_INVALID, "--%.*s: \"%s\" is not true or false", (int)n, name,
+                       text);
+    if (text[0] == 'f' || text[0] == 'F') {
+        if (notes) fprintf(notes, "--%.*s %s asks for nothing\n", (int)n, name, text);
+        return OC_OK;
+    }
+    if (notes) fprintf(notes, "--%.*s is --%s %s\n", (int)n, name, o->name, fixed);
+    oc_dtype before = c->dtype;
+    bool given = oc_config_origin(c, o->name) == OC_FROM_FLAG;
+    OC_TRY(oc_option_set(c, o, fixed, OC_FROM_FLAG, err));
+    if (o->type == OC_T_DTYPE && given && c->dtype != before)
+        return oc_fail(err, OC_E_INVALID, "--%.*s and --dtype %s contradict each other; give one",
+                       (int)n, name, oc_dtype_name(before));
+    return OC_OK;
+}
+
 static oc_status parse_flag(oc_config *c, args *a, FILE *notes, oc_error *err) {
     const char *name = a->v[a->next++] + 2, *equals = strchr(name, '='), *fixed;
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
@@ -152,20 +173,15 @@ static oc_status parse_flag(oc_config *c, args *a, FILE *notes, oc_error *err) {
     const oc_trainer_arg *idle = oc_trainer_find(name, n, c->command);
     if (idle) return take_idle(idle, equals, a, notes, err);
     OC_TRY(find_flag(&o, name, n, c->command, &fixed, err));
-    if (notes && (strlen(o->name) != n || strncmp(o->name, name, n) != 0))
-        fprintf(notes, "--%.*s is --%s%s%s\n", (int)n, name, o->name, fixed ? " " : "",
-                fixed ? fixed : "");
-    if (!fixed) {
-        if (equals) return oc_option_set(c, o, equals + 1, OC_FROM_FLAG, err);
-        return take_values(c, o, a, err);
+    if (fixed) {
+        const char *text = equals ? equals + 1 : "true";
+        if (!equals && a->next < a->n && is_truth(a->v[a->next])) text = a->v[a->next++];
+        return take_fixed(c, o, name, n, fixed, text, notes, err);
     }
-    const char *text = equals ? equals + 1 : "true";
-    if (!equals && a->next < a->n && is_truth(a->v[a->next])) text = a->v[a->next++];
-    if (!is_truth(text))
-        return oc_fail(err, OC_E_INVALID, "--%.*s: \"%s\" is not true or false", (int)n, name,
-                       text);
-    if (text[0] == 'f' || text[0] == 'F') return OC_OK; /* --fp16 False asks for nothing */
-    return oc_option_set(c, o, fixed, OC_FROM_FLAG, err);
+    if (notes && (strlen(o->name) != n || strncmp(o->name, name, n) != 0))
+        fprintf(notes, "--%.*s is --%s\n", (int)n, name, o->name);
+    if (equals) return oc_option_set(c, o, equals + 1, OC_FROM_FLAG, err);
+    return take_values(c, o, a, err);
 }
 
 static oc_status parse_word(oc_config *c, const char *word, bool first, oc_error *err) {

@@ -42,6 +42,14 @@ oc_status oc_corpus_tokenizer(oc_tokenizer **out, const oc_config *c, oc_error *
                    directory(c));
 }
 
+static void note_eos(const oc_tokenizer *t, const char *dir) {
+    if (oc_tokenizer_eos(t) < 0)
+        oc_log(OC_LOG_INFO,
+               "%s: the tokenizer names no eos_token: texts and completions end without one (name "
+               "it in tokenizer_config.json)",
+               dir);
+}
+
 /* Rows of input_ids need none: what they mean is not known here. Text with --init and no
  * tokenizer.json gets the built-in one; otherwise that must be asked for. `text`: the first file
  * that needs one, or NULL. */
@@ -52,12 +60,19 @@ static oc_status open_tokenizer(oc_corpus *c, const oc_setup *setup, const char 
     c->built_in = asks_for_bytes(cfg);
     if (!c->built_in) OC_TRY(has_tokenizer(cfg, &found, err));
     if (!c->built_in && !text) return OC_OK;
-    if (found) return oc_tokenizer_open(&c->tokenizer, directory(cfg), err);
+    if (found) {
+        OC_TRY(oc_tokenizer_open(&c->tokenizer, directory(cfg), err));
+        note_eos(c->tokenizer, directory(cfg));
+        return OC_OK;
+    }
     if (!c->built_in && cfg->model_dir)
-        return oc_fail(err, OC_E_NOTFOUND,
-                       "%s holds text, but %s has no tokenizer.json: give --tokenizer bytes for "
-                       "the built-in one, or rows of input_ids",
-                       text, directory(cfg));
+        return oc_fail(
+            err, OC_E_NOTFOUND,
+            "%s holds text, but %s has no tokenizer.json: give --tokenizer DIR (of a vocab.json or "
+            "tokenizer.model, transformers' "
+            "AutoTokenizer.from_pretrained(...).save_pretrained(DIR) "
+            "makes one), --tokenizer bytes for the built-in one, or rows of input_ids",
+            text, directory(cfg));
     c->built_in = true;
     return oc_tokenizer_bytes(&c->tokenizer, err);
 }
