@@ -235,6 +235,7 @@ static void reads_special_tokens_and_templates(void **state) {
     oc_error err = {0};
     oc_tokenizer *t = with_config("{\"bos_token\":\"<s>\",\"eos_token\":{\"content\":\"ab\"},"
                                   "\"pad_token\":null,\"add_bos_token\":true,"
+                                  "\"model_max_length\":1000000000000000019884624838656,"
                                   "\"chat_template\":\"{{ x }}\"}",
                                   &err);
     assert_non_null(t);
@@ -294,51 +295,70 @@ static void opens_directories(void **state) {
     assert_int_equal(oc_tokenizer_open(&t, d.dir, &err), OC_E_FORMAT);
     assert_non_null(strstr(err.message, "tokenizer_config.json"));
     assert_null(t);
+    text_dir_put(&d, "chat_template.jinja", "a\0b", 3);
+    assert_int_equal(oc_tokenizer_open(&t, d.dir, &err), OC_E_FORMAT);
+    assert_non_null(strstr(err.message, "chat_template.jinja: U+0000"));
+    assert_null(t);
     text_dir_release(&d);
 }
 
 /* What AutoTokenizer of transformers 5.24 gives for such directories: special_tokens_map.json wins,
  * null says that there is none, and a class has tokens of its own where nothing is named. */
+#define MORE(id, text)                                                                             \
+    "},{\"id\":" id ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":"     \
+    "false,\"special\":true,\"content\":\"" text "\""
+#define FEW "\"content\":\"<|endoftext|>\""
+static const char few[] = ADDED(FEW);
+static const char many[] =
+    ADDED(FEW MORE("5", "<bos>") MORE("6", "<eos>") MORE("7", "<pad>") MORE("8", "<|padding|>"));
+static const char *const token_texts[] = {"a", "b", "ab", " ", "<|endoftext|>", "<bos>", "<eos>"};
+
+static const struct {
+    const char *json, *config, *map, *model;
+    int32_t bos, eos, pad;
+} directories[] = {
+    {few, NULL, NULL, NULL, -1, -1, -1},
+    {few, "{\"model_max_length\":1024}", NULL, "{\"model_type\":\"gpt2\"}", 4, 4, -1},
+    {few, NULL, NULL, "{\"model_type\":\"opt\"}", 4, 4, -1},
+    {few, NULL, NULL, "{\"model_type\":\"qwen2\"}", -1, 4, 4},
+    {few, NULL, NULL, "{\"model_type\":\"qwen3\"}", -1, 4, 4},
+    {few, NULL, NULL, "{\"model_type\":\"gpt_neox\"}", 4, 4, -1},
+    {many, NULL, NULL, "{\"model_type\":\"gpt_neox\"}", 4, 4, 8},
+    {few, NULL, NULL, "{\"model_type\":\"llama\"}", -1, -1, -1},
+    {few, NULL, NULL, "{\"model_type\":\"gemma2\"}", -1, -1, -1},
+    {many, NULL, NULL, "{\"model_type\":\"gemma2\"}", 5, 6, 7},
+    {many, NULL, NULL, "{\"model_type\":\"gemma3_text\"}", 5, 6, 7},
+    {few, "{\"tokenizer_class\":\"GPT2TokenizerFast\"}", NULL, NULL, 4, 4, -1},
+    {many, "{\"tokenizer_class\":\"CodeGenTokenizer\"}", NULL, NULL, 4, 4, -1},
+    {few, "{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}", NULL, "{\"model_type\":\"gpt2\"}",
+     -1, -1, -1},
+    /* No class of the library, though its name begins as one's. */
+    {few, "{\"tokenizer_class\":\"GPT2TokenizerOfMine\"}", NULL, NULL, -1, -1, -1},
+    {few, "{\"eos_token\":null}", NULL, "{\"model_type\":\"gpt2\"}", 4, -1, -1},
+    {few, NULL, "{\"eos_token\":{\"content\":\"ab\"}}", NULL, -1, 2, -1},
+    {few, "{\"eos_token\":\"a\"}", "{\"eos_token\":\"ab\"}", NULL, -1, 2, -1},
+    {few, "{\"eos_token\":\"a\"}", "{\"eos_token\":null}", NULL, -1, -1, -1},
+};
+
 static void finds_special_tokens_that_no_configuration_names(void **state) {
     (void)state;
-    static const char json[] = ADDED("\"content\":\"<|endoftext|>\"");
-    static const struct {
-        const char *config, *map, *model;
-        int32_t bos, eos, pad;
-    } cases[] = {
-        {NULL, NULL, NULL, -1, -1, -1},
-        {"{\"model_max_length\":1024}", NULL, "{\"model_type\":\"gpt2\"}", 4, 4, -1},
-        {NULL, NULL, "{\"model_type\":\"qwen3\"}", -1, 4, 4},
-        {NULL, NULL, "{\"model_type\":\"gpt_neox\"}", 4, 4, -1}, /* has no <|padding|> */
-        {NULL, NULL, "{\"model_type\":\"llama\"}", -1, -1, -1},
-        {NULL, NULL, "{\"model_type\":\"gemma2\"}", -1, -1, -1}, /* has no <eos> */
-        {"{\"tokenizer_class\":\"GPT2TokenizerFast\"}", NULL, NULL, 4, 4, -1},
-        {"{\"tokenizer_class\":\"PreTrainedTokenizerFast\"}", NULL, "{\"model_type\":\"gpt2\"}", -1,
-         -1, -1},
-        {"{\"eos_token\":null}", NULL, "{\"model_type\":\"gpt2\"}", 4, -1, -1},
-        {NULL, "{\"eos_token\":{\"content\":\"ab\"}}", NULL, -1, 2, -1},
-        {"{\"eos_token\":\"a\"}", "{\"eos_token\":\"ab\"}", NULL, -1, 2, -1},
-        {"{\"eos_token\":\"a\"}", "{\"eos_token\":null}", NULL, -1, -1, -1},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) {
         text_dir d;
         oc_tokenizer *t;
         oc_error err = {0};
+        const char *const texts[] = {directories[i].json, directories[i].config, directories[i].map,
+                                     directories[i].model};
+        static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",
+                                            "special_tokens_map.json", "config.json"};
         text_dir_init(&d);
-        text_dir_put(&d, "tokenizer.json", json, strlen(json));
-        const char *const texts[3] = {cases[i].config, cases[i].map, cases[i].model};
-        static const char *const names[3] = {"tokenizer_config.json", "special_tokens_map.json",
-                                             "config.json"};
-        for (size_t k = 0; k < 3; k++)
+        for (size_t k = 0; k < 4; k++)
             if (texts[k] != NULL) text_dir_put(&d, names[k], texts[k], strlen(texts[k]));
         if (oc_tokenizer_open(&t, d.dir, &err) != OC_OK) fail_msg("%zu: %s", i, err.message);
-        if (oc_tokenizer_bos(t) != cases[i].bos || oc_tokenizer_eos(t) != cases[i].eos ||
-            oc_tokenizer_pad(t) != cases[i].pad)
-            fail_msg("%zu: %d %d %d", i, oc_tokenizer_bos(t), oc_tokenizer_eos(t),
-                     oc_tokenizer_pad(t));
-        assert_string_equal(oc_tokenizer_eos_text(t), cases[i].eos == 4   ? "<|endoftext|>"
-                                                      : cases[i].eos == 2 ? "ab"
-                                                                          : "");
+        int32_t bos = oc_tokenizer_bos(t), eos = oc_tokenizer_eos(t), pad = oc_tokenizer_pad(t);
+        if (bos != directories[i].bos || eos != directories[i].eos || pad != directories[i].pad)
+            fail_msg("%zu: %d %d %d", i, bos, eos, pad);
+        assert_string_equal(oc_tokenizer_bos_text(t), bos < 0 ? "" : token_texts[bos]);
+        assert_string_equal(oc_tokenizer_eos_text(t), eos < 0 ? "" : token_texts[eos]);
         oc_tokenizer_close(t);
         text_dir_release(&d);
     }

@@ -232,13 +232,43 @@ bool oc_tpl_less(oc_tpl *x, const oc_tpl_value *a, const oc_tpl_value *b, bool *
                        oc_tpl_type_name(b));
 }
 
+static bool contains(oc_tpl *x, const oc_tpl_value *haystack, const oc_tpl_value *needle,
+                     bool *out) {
+    *out = false;
+    if (haystack->kind == TV_STRING) {
+        const oc_tpl_str *h = haystack->u.string;
+        if (needle->kind == TV_UNDEFINED) return oc_tpl_fail_undefined(x, needle);
+        if (needle->kind != TV_STRING)
+            return oc_tpl_fail(x, OC_E_INVALID, "%s cannot be looked for in a string",
+                               oc_tpl_type_name(needle));
+        *out = oc_tpl_find(h->at, h->n, needle->u.string->at, needle->u.string->n, 0) != SIZE_MAX;
+        return oc_tpl_step(x, h->n);
+    }
+    if (haystack->kind == TV_DICT || (haystack->kind == TV_VIEW && haystack->flag == VIEW_KEYS)) {
+        if (!oc_tpl_hashable(x, needle)) return false;
+        *out = oc_tpl_dict_get(haystack->u.dict, needle) != NULL;
+        return true;
+    }
+    if (!oc_tpl_iterable(haystack))
+        return oc_tpl_fail(x, OC_E_INVALID, "'in' needs something to look in; %s is not",
+                           oc_tpl_type_name(haystack));
+    const oc_tpl_value *at;
+    size_t n;
+    if (!oc_tpl_elements(x, haystack, &at, &n)) return false;
+    for (size_t i = 0; i < n && !*out; i++) {
+        *out = oc_tpl_same(&at[i], needle);
+        if (!*out && !oc_tpl_equal(x, &at[i], needle, out)) return false;
+    }
+    return true;
+}
+
 bool oc_tpl_compare(oc_tpl *x, oc_tpl_op op, const oc_tpl_value *a, const oc_tpl_value *b,
                     bool *out) {
     bool ok, or_equal = op == OP_LE || op == OP_GE;
     switch (op) {
     case OP_IN:
     case OP_NOT_IN:
-        ok = oc_tpl_contains(x, b, a, out);
+        ok = contains(x, b, a, out);
         break;
     case OP_EQ:
     case OP_NE:
@@ -373,36 +403,6 @@ bool oc_tpl_elements(oc_tpl *x, const oc_tpl_value *v, const oc_tpl_value **at, 
         return oc_tpl_fail(x, OC_E_INVALID, "%s has no elements to walk", oc_tpl_type_name(v));
     }
     return ok && oc_tpl_step(x, *n);
-}
-
-bool oc_tpl_contains(oc_tpl *x, const oc_tpl_value *haystack, const oc_tpl_value *needle,
-                     bool *out) {
-    *out = false;
-    if (haystack->kind == TV_STRING) {
-        const oc_tpl_str *h = haystack->u.string;
-        if (needle->kind == TV_UNDEFINED) return oc_tpl_fail_undefined(x, needle);
-        if (needle->kind != TV_STRING)
-            return oc_tpl_fail(x, OC_E_INVALID, "%s cannot be looked for in a string",
-                               oc_tpl_type_name(needle));
-        *out = oc_tpl_find(h->at, h->n, needle->u.string->at, needle->u.string->n, 0) != SIZE_MAX;
-        return oc_tpl_step(x, h->n);
-    }
-    if (haystack->kind == TV_DICT || (haystack->kind == TV_VIEW && haystack->flag == VIEW_KEYS)) {
-        if (!oc_tpl_hashable(x, needle)) return false;
-        *out = oc_tpl_dict_get(haystack->u.dict, needle) != NULL;
-        return true;
-    }
-    if (!oc_tpl_iterable(haystack))
-        return oc_tpl_fail(x, OC_E_INVALID, "'in' needs something to look in; %s is not",
-                           oc_tpl_type_name(haystack));
-    const oc_tpl_value *at;
-    size_t n;
-    if (!oc_tpl_elements(x, haystack, &at, &n)) return false;
-    for (size_t i = 0; i < n && !*out; i++) {
-        *out = oc_tpl_same(&at[i], needle);
-        if (!*out && !oc_tpl_equal(x, &at[i], needle, out)) return false;
-    }
-    return true;
 }
 
 /* --- Sorting */

@@ -554,7 +554,7 @@ static oc_tpl_node *parse_and(oc_tpl_parser *p) {
     return n;
 }
 
-oc_tpl_node *oc_tpl_parse_no_condition(oc_tpl_parser *p) {
+static oc_tpl_node *parse_or(oc_tpl_parser *p) {
     oc_tpl_node *n = parse_and(p);
     while (n && oc_tpl_is_word(p->token, "or")) {
         int32_t line = p->token++->line;
@@ -567,14 +567,14 @@ oc_tpl_node *oc_tpl_parse_no_condition(oc_tpl_parser *p) {
 
 /* a: the condition, b: if it holds, c: if not. */
 static oc_tpl_node *parse_condition(oc_tpl_parser *p) {
-    oc_tpl_node *value = oc_tpl_parse_no_condition(p);
+    oc_tpl_node *value = parse_or(p);
     p->ifs++;
     while (value && oc_tpl_is_word(p->token, "if")) {
         int32_t line = p->token++->line;
         oc_tpl_node *n = oc_tpl_node_new(p, N_CONDITION, line);
         if (!n) return NULL;
         n->b = value;
-        n->a = oc_tpl_parse_no_condition(p);
+        n->a = parse_or(p);
         if (!n->a) return NULL;
         if (accept_word(p, "else") && !(n->c = oc_tpl_parse_expression(p))) return NULL;
         value = n;
@@ -606,7 +606,7 @@ static oc_tpl_node *parse_several(oc_tpl_parser *p, bool target, bool flag, cons
         if (tuple_ends(p, end_word)) break;
         oc_tpl_node *n = target ? parse_primary(p, flag)
                          : flag ? oc_tpl_parse_expression(p)
-                                : oc_tpl_parse_no_condition(p);
+                                : parse_or(p);
         if (!add(p, &list, n)) return NULL;
         if (p->token->kind != T_COMMA) break;
         is_tuple = true;

@@ -340,7 +340,6 @@ bool oc_tpl_is_word(const oc_tpl_token *t, const char *word);
 oc_tpl_node *oc_tpl_node_new(oc_tpl_parser *p, oc_tpl_node_kind kind, int32_t line);
 /* On failure NULL. */
 oc_tpl_node *oc_tpl_parse_expression(oc_tpl_parser *p);
-oc_tpl_node *oc_tpl_parse_no_condition(oc_tpl_parser *p);
 oc_tpl_node *oc_tpl_parse_tuple(oc_tpl_parser *p, bool condition, const char *end_word,
                                 bool parenthesized);
 oc_tpl_node *oc_tpl_parse_target(oc_tpl_parser *p, const char *end_word, bool with_namespace);
@@ -409,10 +408,8 @@ bool oc_tpl_call_macro(oc_tpl *x, const oc_tpl_macro *m, const oc_tpl_call *call
 /* caller: of a call block, or NULL. */
 bool oc_tpl_eval_call(oc_tpl *x, const oc_tpl_node *n, const oc_tpl_value *callee,
                       const oc_tpl_value *caller, oc_tpl_value *out);
-bool oc_tpl_bind(oc_tpl *x, int32_t name, oc_tpl_value value);
 
 bool oc_tpl_put(oc_tpl *x, oc_tpl_buffer *b, const char *at, size_t n); /* no marks */
-bool oc_tpl_write(oc_tpl *x, oc_tpl_value v);                           /* to the output */
 /* With the marks of a captured text, as they are. */
 bool oc_tpl_put_marked(oc_tpl *x, oc_tpl_buffer *b, const oc_tpl_str *s);
 bool oc_tpl_buffer_value(oc_tpl *x, const oc_tpl_buffer *b, oc_tpl_value *out);
@@ -466,8 +463,6 @@ bool oc_tpl_length(oc_tpl *x, const oc_tpl_value *v, size_t *out);
 /* The elements as an array; takes the rest of an iterator. */
 bool oc_tpl_elements(oc_tpl *x, const oc_tpl_value *v, const oc_tpl_value **at, size_t *n);
 bool oc_tpl_iterable(const oc_tpl_value *v);
-bool oc_tpl_contains(oc_tpl *x, const oc_tpl_value *haystack, const oc_tpl_value *needle,
-                     bool *out);
 bool oc_tpl_get_attribute(oc_tpl *x, const oc_tpl_value *v, const oc_tpl_str *name,
                           oc_tpl_value *out);
 bool oc_tpl_get_item(oc_tpl *x, const oc_tpl_value *v, const oc_tpl_value *key, oc_tpl_value *out);

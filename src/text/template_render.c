@@ -36,7 +36,7 @@ bool oc_tpl_deeper(oc_tpl *x) {
 
 /* --- Scopes */
 
-bool oc_tpl_bind(oc_tpl *x, int32_t name, oc_tpl_value value) {
+static bool bind(oc_tpl *x, int32_t name, oc_tpl_value value) {
     oc_tpl_scope *s = x->scope;
     for (size_t i = 0; i < s->n; i++)
         if (s->bindings[i].name == name) {
@@ -57,7 +57,7 @@ bool oc_tpl_bind(oc_tpl *x, int32_t name, oc_tpl_value value) {
 
 static bool hide(oc_tpl *x, const oc_tpl_hidden *h) {
     for (size_t i = 0; i < h->n; i++)
-        if (!oc_tpl_bind(x, h->names[i], (oc_tpl_value){0})) return false;
+        if (!bind(x, h->names[i], (oc_tpl_value){0})) return false;
     return true;
 }
 
@@ -104,7 +104,7 @@ static bool assign_several(oc_tpl *x, const oc_tpl_node *target, const oc_tpl_va
 
 static bool assign(oc_tpl *x, const oc_tpl_node *target, const oc_tpl_value *v) {
     x->line = target->line;
-    if (target->kind == N_NAME) return oc_tpl_bind(x, target->name, *v);
+    if (target->kind == N_NAME) return bind(x, target->name, *v);
     if (target->kind == N_NSREF) return assign_member(x, target, v);
     return assign_several(x, target, v);
 }
@@ -156,7 +156,8 @@ bool oc_tpl_put_marked(oc_tpl *x, oc_tpl_buffer *b, const oc_tpl_str *s) {
     return put_captured(x, b, s, NO_MESSAGE, false);
 }
 
-bool oc_tpl_write(oc_tpl *x, oc_tpl_value v) {
+/* To the output. */
+static bool write_value(oc_tpl *x, oc_tpl_value v) {
     size_t begin = x->out->n;
     if (v.kind == TV_STRING) return put_captured(x, x->out, v.u.string, x->message, x->generation);
     return oc_tpl_put_str(x, x->out, &v) && add_mark(x, x->out, begin, x->message, x->generation);
@@ -170,7 +171,7 @@ static flow passed(bool ok) { return ok ? FLOW_NEXT : FLOW_FAILED; }
 
 static flow run_output(oc_tpl *x, const oc_tpl_node *n) {
     oc_tpl_value v;
-    return passed(oc_tpl_eval(x, n->a, &v) && oc_tpl_write(x, v));
+    return passed(oc_tpl_eval(x, n->a, &v) && write_value(x, v));
 }
 
 static flow run_if(oc_tpl *x, const oc_tpl_node *n) {
@@ -221,7 +222,7 @@ static bool begin_iteration(oc_tpl *x, const oc_tpl_node *n, oc_tpl_scope *outer
         if (!hide(x, &n->hidden)) return false;
     }
     const oc_tpl_value loop = {.kind = TV_LOOP, .u.loop = l};
-    return (x->loop < 0 || oc_tpl_bind(x, x->loop, loop)) && assign(x, n->a, &l->at[l->index]) &&
+    return (x->loop < 0 || bind(x, x->loop, loop)) && assign(x, n->a, &l->at[l->index]) &&
            oc_tpl_step(x, 1);
 }
 
@@ -301,7 +302,7 @@ static flow run_filter(oc_tpl *x, const oc_tpl_node *n) {
         return passed(oc_tpl_fail(x, OC_E_INVALID,
                                   "the filters of a filter block must give a str, not %s",
                                   oc_tpl_type_name(&v)));
-    return passed(oc_tpl_write(x, v));
+    return passed(write_value(x, v));
 }
 
 static bool new_macro(oc_tpl *x, const oc_tpl_node *n, oc_tpl_value *out) {
@@ -315,13 +316,13 @@ static bool new_macro(oc_tpl *x, const oc_tpl_node *n, oc_tpl_value *out) {
 
 static flow run_macro(oc_tpl *x, const oc_tpl_node *n) {
     oc_tpl_value v;
-    return passed(new_macro(x, n, &v) && oc_tpl_bind(x, n->name, v));
+    return passed(new_macro(x, n, &v) && bind(x, n->name, v));
 }
 
 static flow run_call(oc_tpl *x, const oc_tpl_node *n) {
     oc_tpl_value caller, callee, v;
     return passed(new_macro(x, n, &caller) && oc_tpl_eval(x, n->a->a, &callee) &&
-                  oc_tpl_eval_call(x, n->a, &callee, &caller, &v) && oc_tpl_write(x, v));
+                  oc_tpl_eval_call(x, n->a, &callee, &caller, &v) && write_value(x, v));
 }
 
 static flow run_generation(oc_tpl *x, const oc_tpl_node *n) {
@@ -413,7 +414,7 @@ static bool bind_parameters(oc_tpl *x, const oc_tpl_node *n, const oc_tpl_call *
             at[i] = *named;
             ++*taken;
         }
-        if (!oc_tpl_bind(x, n->items[i]->name, at[i])) return false;
+        if (!bind(x, n->items[i]->name, at[i])) return false;
     }
     for (size_t i = 0; i < n->n; i++) {
         const oc_tpl_node *fallback = n->items[n->n + i];
@@ -421,7 +422,7 @@ static bool bind_parameters(oc_tpl *x, const oc_tpl_node *n, const oc_tpl_call *
         if (fallback ? !oc_tpl_eval(x, fallback, &at[i])
                      : !missing_parameter(x, x->t->names[n->items[i]->name], &at[i]))
             return false;
-        if (!oc_tpl_bind(x, n->items[i]->name, at[i])) return false;
+        if (!bind(x, n->items[i]->name, at[i])) return false;
     }
     return true;
 }
@@ -437,11 +438,11 @@ static bool bind_caller(oc_tpl *x, const oc_tpl_call *call, size_t *taken) {
     oc_tpl_value v;
     if (given) {
         ++*taken;
-        return oc_tpl_bind(x, x->caller, *given);
+        return bind(x, x->caller, *given);
     }
     return oc_tpl_undefined(x, ABSENT_HINT, TV_MACRO, "the macro was not called by a call block",
                             40, &v) &&
-           oc_tpl_bind(x, x->caller, v);
+           bind(x, x->caller, v);
 }
 
 /* The named arguments that are neither parameters nor the caller. */
@@ -472,14 +473,14 @@ static bool bind_arguments(oc_tpl *x, const oc_tpl_node *n, const oc_tpl_call *c
     if (!bind_parameters(x, n, call, &taken)) return false;
     if (caller && !bind_caller(x, call, &taken)) return false;
     if (n->uses_kwargs && !is_parameter(n, x->kwargs)) {
-        if (!rest_of_named(x, n, call, caller, &v) || !oc_tpl_bind(x, x->kwargs, v)) return false;
+        if (!rest_of_named(x, n, call, caller, &v) || !bind(x, x->kwargs, v)) return false;
     } else if (call->named && taken < call->named->n) {
         return oc_tpl_fail(x, OC_E_INVALID, "a macro is called with an argument it does not have");
     }
     size_t extra = call->n > n->n ? call->n - n->n : 0;
     if (n->uses_varargs && !is_parameter(n, x->varargs))
         return oc_tpl_sequence(x, TV_TUPLE, extra ? call->at + n->n : NULL, extra, &v) &&
-               oc_tpl_bind(x, x->varargs, v);
+               bind(x, x->varargs, v);
     if (extra)
         return oc_tpl_fail(x, OC_E_INVALID, "a macro takes %zu arguments and is given %zu", n->n,
                            call->n);

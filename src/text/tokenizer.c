@@ -38,11 +38,7 @@ static oc_status parse(oc_tokenizer *t, const char *json, size_t n, const oc_tk_
     oc_tk_config *c = &t->config;
     OC_TRY(oc_tk_config_read(c, beside, origin, err));
     if (oc_tk_json_is_bytes(json, n)) {
-        t->bytes = true;
-        t->vocab = OC_BYTES_VOCAB;
-        t->bos = OC_BYTES_BOS;
-        t->eos = OC_BYTES_EOS;
-        t->pad = OC_BYTES_PAD;
+        oc_tk_bytes_init(t);
         return OC_OK;
     }
     OC_TRY(oc_tk_json_read(t, json, n, origin, err));

@@ -47,7 +47,8 @@ const char *oc_tokenizer_bos_text(const oc_tokenizer *t);
 const char *oc_tokenizer_eos_text(const oc_tokenizer *t);
 /* NULL: none. Owned by the tokenizer. Where tokenizer_config.json names several, its "default". */
 const char *oc_tokenizer_chat_template(const oc_tokenizer *t);
-/* Memory it holds, for the table of bytes. */
+/* Memory it holds, for the table of bytes. What an oc_tokens holds is not in it: that grows with
+ * the texts and is gone before a step, as a data set frees its own when it is open. */
 uint64_t oc_tokenizer_host_bytes(const oc_tokenizer *t);
 /* Id of a token's exact text, added tokens included; -1: none. */
 int32_t oc_tokenizer_find(const oc_tokenizer *t, const char *text, size_t n);
@@ -89,7 +90,5 @@ bool oc_tokenizer_pieces(const oc_tokenizer *t);
  * tokenizer (byte tokenizer only; others are copied as files). The one difference: there the
  * literal texts <|pad|>, <|bos|> and <|eos|> become the special tokens, here they stay text. */
 OC_NODISCARD oc_status oc_tokenizer_save(const oc_tokenizer *t, const char *dir, oc_error *err);
-/* Whether the file is a tokenizer.json that oc_tokenizer_save() wrote. */
-bool oc_tokenizer_is_bytes(const char *path);
 
 #endif

@@ -4,17 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const specials[] = {"<|pad|>", "<|bos|>", "<|eos|>"};
+const char *const oc_tk_bytes_specials[OC_BYTES_FIRST] = {"<|pad|>", "<|bos|>", "<|eos|>"};
 
-oc_status oc_tokenizer_bytes(oc_tokenizer **out, oc_error *err) {
-    *out = NULL;
-    oc_tokenizer *t = calloc(1, sizeof *t);
-    if (t == NULL) return oc_fail(err, OC_E_MEMORY, "no memory for the byte tokenizer");
+void oc_tk_bytes_init(oc_tokenizer *t) {
     t->bytes = true;
     t->vocab = OC_BYTES_VOCAB;
     t->bos = OC_BYTES_BOS;
     t->eos = OC_BYTES_EOS;
     t->pad = OC_BYTES_PAD;
+}
+
+oc_status oc_tokenizer_bytes(oc_tokenizer **out, oc_error *err) {
+    *out = NULL;
+    oc_tokenizer *t = calloc(1, sizeof *t);
+    if (t == NULL) return oc_fail(err, OC_E_MEMORY, "no memory for the byte tokenizer");
+    oc_tk_bytes_init(t);
     *out = t;
     return OC_OK;
 }
@@ -48,7 +52,8 @@ oc_status oc_tk_bytes_decode(const int32_t *ids, size_t n, bool skip, oc_tk_byte
         if (ids[i] >= OC_BYTES_FIRST)
             s = oc_tk_append(&raw, &byte, 1);
         else if (!skip)
-            s = oc_tk_append(&raw, specials[ids[i]], strlen(specials[ids[i]]));
+            s = oc_tk_append(&raw, oc_tk_bytes_specials[ids[i]],
+                             strlen(oc_tk_bytes_specials[ids[i]]));
     }
     for (size_t i = 0; i < raw.n && s == OC_OK;) {
         size_t bad, good = oc_tk_valid(raw.s + i, raw.n - i, &bad);
@@ -63,7 +68,8 @@ oc_status oc_tk_bytes_decode(const int32_t *ids, size_t n, bool skip, oc_tk_byte
 int32_t oc_tk_bytes_find(const char *s, size_t n) {
     uint32_t symbols[256];
     for (int i = 0; i < OC_BYTES_FIRST; i++)
-        if (strlen(specials[i]) == n && memcmp(specials[i], s, n) == 0) return i;
+        if (strlen(oc_tk_bytes_specials[i]) == n && memcmp(oc_tk_bytes_specials[i], s, n) == 0)
+            return i;
     oc_tk_byte_symbols(symbols);
     for (int b = 0; b < 256; b++) {
         char utf8[4];

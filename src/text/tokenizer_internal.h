@@ -400,9 +400,14 @@ struct oc_tokenizer {
 /* Fills what tokenizer.json says of *t, which is zero; on failure it may be left half filled. */
 OC_NODISCARD oc_status oc_tk_json_read(oc_tokenizer *t, const char *json, size_t n,
                                        const char *origin, oc_error *err);
+/* Whether the text is a tokenizer.json that oc_tokenizer_save() wrote. */
 bool oc_tk_json_is_bytes(const char *json, size_t n);
 
 OC_NODISCARD oc_status oc_tokens_reserve(oc_tokens *t, size_t n);
+/* The byte tokenizer: fills *t, which is zero but for its config; texts of ids below
+ * OC_BYTES_FIRST. */
+void oc_tk_bytes_init(oc_tokenizer *t);
+extern const char *const oc_tk_bytes_specials[OC_BYTES_FIRST];
 OC_NODISCARD oc_status oc_tk_bytes_encode(const char *text, size_t n, oc_special special,
                                           oc_tokens *out);
 OC_NODISCARD oc_status oc_tk_bytes_decode(const int32_t *ids, size_t n, bool skip,

@@ -1,6 +1,7 @@
 /* See tokenizer_reader.h; the format is RFC 8259. */
 #include "text/tokenizer_reader.h"
 
+#include <stdio.h>
 #include <string.h>
 
 oc_status oc_tk_reader_fail(const oc_tk_reader *r, const char *what) {
@@ -34,9 +35,8 @@ bool oc_tk_reader_accept(oc_tk_reader *r, char c) {
 
 oc_status oc_tk_reader_take(oc_tk_reader *r, char c) {
     if (oc_tk_reader_accept(r, c)) return OC_OK;
-    const char what[] = {'n', 'o', 't', ' ', 'v', 'a', 'l', 'i',  'd', ' ',  'J',
-                         'S', 'O', 'N', ':', ' ', 'a', ' ', '\'', c,   '\'', ' ',
-                         'i', 's', ' ', 'm', 'i', 's', 's', 'i',  'n', 'g',  0};
+    char what[40];
+    (void)snprintf(what, sizeof what, "not valid JSON: a '%c' is missing", c);
     return oc_tk_reader_fail(r, what);
 }
 

@@ -12,26 +12,16 @@
 /* Bytes of a file that may be ours, however it is indented. */
 enum { OURS_MOST = 1 << 16 };
 
-static const char *const specials[] = {"<|pad|>", "<|bos|>", "<|eos|>"};
-
-/* Every symbol is below U+0800. */
-static void symbol_of_byte(unsigned byte, char out[3]) {
-    uint32_t symbols[256];
-    char utf8[4];
-    oc_tk_byte_symbols(symbols);
-    size_t n = oc_tk_put_utf8(symbols[byte], utf8);
-    memcpy(out, utf8, n);
-    out[n] = 0;
-}
-
 static json_t *vocab_json(void) {
+    uint32_t symbols[256];
     json_t *vocab = json_object();
     int bad = 0;
+    oc_tk_byte_symbols(symbols);
     for (int i = 0; i < OC_BYTES_FIRST; i++)
-        bad |= json_object_set_new(vocab, specials[i], json_integer(i));
+        bad |= json_object_set_new(vocab, oc_tk_bytes_specials[i], json_integer(i));
     for (unsigned b = 0; b < 256; b++) {
-        char symbol[3];
-        symbol_of_byte(b, symbol);
+        char symbol[5];
+        symbol[oc_tk_put_utf8(symbols[b], symbol)] = 0;
         bad |= json_object_set_new(vocab, symbol, json_integer(OC_BYTES_FIRST + (json_int_t)b));
     }
     if (bad == 0) return vocab;
@@ -43,10 +33,10 @@ static json_t *added_json(void) {
     json_t *added = json_array();
     int bad = 0;
     for (int i = 0; i < OC_BYTES_FIRST; i++)
-        bad |= json_array_append_new(added,
-                                     json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", i,
-                                               "content", specials[i], "single_word", 0, "lstrip",
-                                               0, "rstrip", 0, "normalized", 0, "special", 1));
+        bad |= json_array_append_new(added, json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id",
+                                                      i, "content", oc_tk_bytes_specials[i],
+                                                      "single_word", 0, "lstrip", 0, "rstrip", 0,
+                                                      "normalized", 0, "special", 1));
     if (bad == 0) return added;
     json_decref(added);
     return NULL;
@@ -66,11 +56,12 @@ static json_t *sequence_json(const char *id, int type_id) {
 }
 
 static json_t *special_json(int id) {
-    return json_pack("{s:s, s:[i], s:[s]}", "id", specials[id], "ids", id, "tokens", specials[id]);
+    return json_pack("{s:s, s:[i], s:[s]}", "id", oc_tk_bytes_specials[id], "ids", id, "tokens",
+                     oc_tk_bytes_specials[id]);
 }
 
 static json_t *template_json(void) {
-    const char *bos = specials[OC_BYTES_BOS], *eos = specials[OC_BYTES_EOS];
+    const char *bos = oc_tk_bytes_specials[OC_BYTES_BOS], *eos = oc_tk_bytes_specials[OC_BYTES_EOS];
     return json_pack("{s:s, s:[o,o,o], s:[o,o,o,o,o,o], s:{s:o, s:o}}", "type",
                      "TemplateProcessing", "single", token_json(bos, 0), sequence_json("A", 0),
                      token_json(eos, 0), "pair", token_json(bos, 0), sequence_json("A", 0),
@@ -92,8 +83,9 @@ static json_t *tokenizer_json(void) {
 
 static json_t *config_json(void) {
     return json_pack("{s:s, s:s, s:s, s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
-                     "bos_token", specials[OC_BYTES_BOS], "eos_token", specials[OC_BYTES_EOS],
-                     "pad_token", specials[OC_BYTES_PAD], "clean_up_tokenization_spaces", 0);
+                     "bos_token", oc_tk_bytes_specials[OC_BYTES_BOS], "eos_token",
+                     oc_tk_bytes_specials[OC_BYTES_EOS], "pad_token",
+                     oc_tk_bytes_specials[OC_BYTES_PAD], "clean_up_tokenization_spaces", 0);
 }
 
 /* Takes root. */
@@ -130,14 +122,5 @@ bool oc_tk_json_is_bytes(const char *json, size_t n) {
     if (ours != NULL) same = json_equal(root, ours) == 1;
     json_decref(root);
     json_decref(ours);
-    return same;
-}
-
-bool oc_tokenizer_is_bytes(const char *path) {
-    char *json = NULL;
-    size_t n;
-    if (oc_fs_read(&json, &n, path, OURS_MOST, NULL) != OC_OK) return false;
-    bool same = oc_tk_json_is_bytes(json, n);
-    free(json);
     return same;
 }
