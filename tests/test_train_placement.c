@@ -2,6 +2,7 @@
  * whatever order micro-batches go through the blocks, losses, gradient norms and final weights are
  * the same. The expected values are those of the simplest placement: every state resident, nothing
  * moves. */
+#include "base/checked.h"
 #include "train_case.h"
 
 static const char llama[] =
@@ -13,6 +14,11 @@ static const char gpt2[] =
     "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"n_embd\":36,\"n_head\":3,"
     "\"n_layer\":3,\"n_positions\":32,\"vocab_size\":1067,\"activation_function\":\"gelu_new\","
     "\"tie_word_embeddings\":true}";
+
+/* A front block. */
+static const char bloom[] =
+    "{\"model_type\":\"bloom\",\"architectures\":[\"BloomForCausalLM\"],\"hidden_size\":36,"
+    "\"n_head\":3,\"n_layer\":3,\"vocab_size\":1067}";
 
 /* The first is the reference. Pieces are 256 KiB at least where it matters: the table's chunks of
  * 1024 rows are smaller than the default piece and larger than the small ones. */
@@ -125,6 +131,39 @@ static void other_optimizers_are_the_same_in_every_placement(void **state) {
     every_placement_with(llama, "bf16", "--optimizer sgd --lr 0.05");
     every_placement_with(llama, "fp32", "--optimizer sgd --momentum 0.9 --lr 0.05");
     every_placement_with(gpt2, "bf16", "--optimizer adam --no-packing");
+}
+
+/* Fetches of each block's weights in the training step, less the pieces it has. */
+static void check_fetched_once(const oc_setup *s) {
+    uint32_t fetched[64] = {0};
+    const oc_plan *p = &s->set->plans[s->ids.step_plan];
+    assert_true(s->model->n_blocks <= 64 && !s->build.place.resident);
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == OC_OP_FETCH && p->ops[i].piece != UINT32_MAX)
+            fetched[p->ops[i].block]++;
+    for (int32_t i = 0; i < s->model->n_blocks; i++) {
+        oc_block_kind kind = s->model->blocks[i].kind;
+        bool moves = kind != OC_BLOCK_POSITION && (kind != OC_BLOCK_TABLE || s->model->tied);
+        uint64_t pieces = oc_ceil_div(s->model->blocks[i].elements, s->build.place.piece_elements);
+        assert_int_equal(fetched[i], moves ? pieces : 0);
+    }
+}
+
+static void weights_that_live_on_the_device_are_fetched_once_a_step(void **state) {
+    (void)state;
+    static const char *const models[] = {llama, gpt2, bloom};
+    for (int i = 0; i < 3; i++) {
+        world w;
+        char line[TRAIN_LINE_BYTES];
+        train_case t;
+        make(&w, models[i]);
+        command(line, &w, "bf16",
+                "--weights-home device --optimizer-home host --device-memory 1GiB");
+        train_open(&t, line);
+        check_fetched_once(t.setup);
+        train_close(&t);
+        train_remove(w.dir);
+    }
 }
 
 /* ---- budgets ---- */
@@ -255,6 +294,7 @@ int main(void) {
         cmocka_unit_test(gpt2_fp16_is_the_same_in_every_placement),
         cmocka_unit_test(one_micro_batch_is_the_same_in_every_placement),
         cmocka_unit_test(other_optimizers_are_the_same_in_every_placement),
+        cmocka_unit_test(weights_that_live_on_the_device_are_fetched_once_a_step),
         cmocka_unit_test(llama_runs_in_any_budget_from_the_least),
         cmocka_unit_test(gpt2_runs_in_any_budget_from_the_least),
         cmocka_unit_test(less_than_the_least_is_refused_by_the_bytes_that_fit),

@@ -111,18 +111,16 @@ static int find_slot(const cache *c, oc_value v) {
     return -1;
 }
 
-/* The slot to fill next: an empty one, else among those whose last use lies `depth` uses back (so
- * that the transfer can run beside the uses between) the one wanted last; when there is none, the
- * one used longest ago. The most recent stays, and so does a pinned one. */
+/* The slot to fill next: an empty one, else among those that were not among the last `apart` uses
+ * (so that a transfer can run beside these) the one wanted last; when there is none, the one used
+ * longest ago. So what was used last stays, as long as there are two. */
 static int victim(const cache *c) {
     int best = -1, oldest = -1;
     uint32_t best_next = 0;
     for (int i = 0; i < c->n; i++) {
-        if (i == c->pinned) continue;
         if (c->content[i].what == OC_V_NONE) return i;
-        if (i == c->recent && c->n - (c->pinned >= 0 ? 1 : 0) > 1) continue;
         if (oldest < 0 || c->used[i] < c->used[oldest]) oldest = i;
-        if (c->cursor < c->used[i] + (uint32_t)c->depth) continue;
+        if (c->cursor - c->used[i] <= c->apart) continue;
         uint32_t next = next_use(c, c->content[i]);
         if (best < 0 || next > best_next) {
             best = i;
@@ -130,11 +128,6 @@ static int victim(const cache *c) {
         }
     }
     return best < 0 ? oldest : best;
-}
-
-static void touch(cache *c, int slot) {
-    c->recent = slot;
-    c->used[slot] = c->cursor;
 }
 
 static void note_use(build *b, cache *c, oc_value v) {
@@ -188,7 +181,7 @@ static oc_buffer_id use_weight(build *b, uint32_t block) {
         c->content[i] = v;
         fetch_weight(b, block, c->slots[i]);
     }
-    touch(c, i);
+    c->used[i] = c->cursor;
     return c->slots[i];
 }
 
@@ -225,22 +218,21 @@ static oc_buffer_id use_act(build *b, uint32_t layer, uint32_t micro) {
         reads(b, OC_ROLE_SRC, b->acts[act_index(b, layer, micro)], 1, v);
         writes(b, OC_ROLE_DST, c->slots[i], 1, v);
     }
-    touch(c, i);
+    c->used[i] = c->cursor;
     return c->slots[i];
 }
 
-/* Where the input of `layer` is to be written; `keep`: a slot whose content must survive that. */
-static oc_buffer_id make_act(build *b, uint32_t layer, uint32_t micro, oc_buffer_id keep) {
+/* Where the input of `layer` is to be written: never where use_act() found something just before.
+ */
+static oc_buffer_id make_act(build *b, uint32_t layer, uint32_t micro) {
     if (!b->spec->place.act_slots) return b->acts[act_index(b, layer, micro)];
     cache *c = &b->act_cache;
+    oc_value v = act_value(layer, micro);
+    note_use(b, c, v);
     if (b->dry) return 0;
-    c->pinned = -1;
-    for (int i = 0; i < c->n; i++)
-        if (c->slots[i] == keep) c->pinned = i;
     int i = victim(c);
-    c->pinned = -1;
-    c->content[i] = act_value(layer, micro);
-    touch(c, i);
+    c->content[i] = v;
+    c->used[i] = c->cursor;
     return c->slots[i];
 }
 
@@ -347,7 +339,9 @@ static void settle_grad(build *b, uint32_t block, uint32_t micro, oc_buffer_id f
 
 /* What the backward of the layers leaves is the gradient of position rows; that of token rows only
  * where nothing stands between them and the first layer. */
-static oc_value place_gradient(uint32_t micro) { return oc_build_value(OC_V_DACT, 0, micro, 0, 0); }
+static oc_value position_gradient(uint32_t micro) {
+    return oc_build_value(OC_V_DACT, 0, micro, 0, 0);
+}
 
 static bool rows_differ(const oc_model *m) {
     return m->front_block >= 0 || m->embedding_scale != 1.0f;
@@ -367,9 +361,9 @@ static void fold_rows(build *b, uint32_t block) {
     b->op.index = b->ids->order;
     b->op.demand.bytes = m->blocks[block].elements * 4;
     emit(b);
-    bool places = m->blocks[block].kind == OC_BLOCK_POSITION;
-    reads(b, OC_ROLE_SRC, places ? b->dplaces : b->drows, UINT32_MAX,
-          places ? place_gradient(OC_EACH_MICRO) : row_gradient(m, OC_EACH_MICRO));
+    bool positions = m->blocks[block].kind == OC_BLOCK_POSITION;
+    reads(b, OC_ROLE_SRC, positions ? b->dpositions : b->drows, UINT32_MAX,
+          positions ? position_gradient(OC_EACH_MICRO) : row_gradient(m, OC_EACH_MICRO));
     reads(b, OC_ROLE_BATCH, b->ids->order, UINT32_MAX, oc_build_value(OC_V_BATCH, 1, 0, 0, 0));
     reads(b, OC_ROLE_CELLS_IN, b->ids->control, UINT32_MAX, oc_build_value(OC_V_CELL, 1, 0, 0, 0));
     oc_value done = grad_value(block, 0, stage);
@@ -388,8 +382,8 @@ static void fetch_rows(build *b, uint32_t micro, uint32_t block, uint32_t blocks
        OC_BODY_FETCH_ROWS, block, UINT32_MAX, micro);
     b->op.blocks = blocks;
     b->op.index = b->ids->batch;
-    bool places = b->spec->model->blocks[block].kind == OC_BLOCK_POSITION;
-    b->op.demand.bytes = places ? b->spec->sizes.act_bytes : b->spec->sizes.row_bytes;
+    bool positions = b->spec->model->blocks[block].kind == OC_BLOCK_POSITION;
+    b->op.demand.bytes = positions ? b->spec->sizes.act_bytes : b->spec->sizes.row_bytes;
     if_live(b, micro);
     emit(b);
     for (uint32_t i = block; i < block + blocks; i++)
@@ -410,21 +404,21 @@ static void reads_token_rows(build *b, uint32_t micro) {
 
 static void embed(build *b, uint32_t micro) {
     const oc_model *m = b->spec->model;
-    bool places = m->position_block >= 0, front = m->front_block >= 0;
-    oc_body_id body = front    ? places ? OC_BODY_FRONT_POSITIONS : OC_BODY_FRONT_FORWARD
-                      : places ? OC_BODY_EMBED_POSITIONS
-                               : OC_BODY_EMBED;
+    bool positions = m->position_block >= 0, front = m->front_block >= 0;
+    oc_body_id body = front       ? positions ? OC_BODY_FRONT_POSITIONS : OC_BODY_FRONT_FORWARD
+                      : positions ? OC_BODY_EMBED_POSITIONS
+                                  : OC_BODY_EMBED;
     uint32_t block = (uint32_t)(front ? m->front_block : m->first_table);
     oc_buffer_id w = front ? use_weight(b, block) : OC_NO_BUFFER;
     fetch_token_rows(b, micro);
-    if (places) fetch_rows(b, micro, (uint32_t)m->position_block, 1, b->position_rows);
-    oc_buffer_id out = make_act(b, 0, micro, OC_NO_BUFFER);
+    if (positions) fetch_rows(b, micro, (uint32_t)m->position_block, 1, b->position_rows);
+    oc_buffer_id out = make_act(b, 0, micro);
     op(b, OC_OP_FORWARD, OC_LANE_COMPUTE, body, block, UINT32_MAX, micro);
     if_live(b, micro);
     emit(b);
     if (front) reads_weight(b, block, w);
     reads_token_rows(b, micro);
-    if (places)
+    if (positions)
         reads(b, OC_ROLE_POSITION_ROWS, b->position_rows, 1,
               oc_build_value(OC_V_ROWS, (uint32_t)m->position_block, micro, 0, 0));
     writes(b, OC_ROLE_OUT, out, 1, act_value(0, micro));
@@ -450,7 +444,7 @@ static void layer_forward(build *b, uint32_t layer, uint32_t micro) {
     uint32_t block = (uint32_t)b->spec->model->first_layer + layer;
     oc_buffer_id w = use_weight(b, block);
     oc_buffer_id in = use_act(b, layer, micro);
-    oc_buffer_id out = make_act(b, layer + 1, micro, in);
+    oc_buffer_id out = make_act(b, layer + 1, micro);
     op(b, OC_OP_FORWARD, OC_LANE_COMPUTE, OC_BODY_LAYER_FORWARD, block, UINT32_MAX, micro);
     b->op.demand.flops = b->spec->sizes.layer_flops;
     if_live(b, micro);
@@ -621,7 +615,7 @@ static void front_backward(build *b, uint32_t micro) {
     reads_weight(b, block, w);
     reads_token_rows(b, micro);
     reads(b, OC_ROLE_D, d_of(b, micro), 1, d_value(0, micro));
-    writes(b, OC_ROLE_OUT, b->front_d, 1, row_gradient(b->spec->model, micro));
+    writes(b, OC_ROLE_OUT, b->front_drows, 1, row_gradient(b->spec->model, micro));
     writes(b, OC_ROLE_WORK, b->work, 1, scratch_value());
     writes(b, OC_ROLE_GRAD_OUT, g, pieces_of(b, block), grad_value(block, micro, 0));
     settle_grad(b, block, micro, g);
@@ -651,11 +645,11 @@ static void retire_rows(build *b, uint32_t micro, oc_buffer_id from, oc_buffer_i
 static void embed_backward(build *b, uint32_t micro) {
     const oc_model *m = b->spec->model;
     oc_buffer_id d = d_of(b, micro);
-    if (b->dplaces != b->drows)
-        retire_rows(b, micro, d, b->dplaces, b->place_bytes, place_gradient(micro));
+    if (b->dpositions != b->drows)
+        retire_rows(b, micro, d, b->dpositions, b->position_bytes, position_gradient(micro));
     if (m->front_block >= 0) {
         front_backward(b, micro);
-        d = b->front_d;
+        d = b->front_drows;
     } else if (rows_differ(m)) {
         scale_rows(b, micro);
     }

@@ -110,15 +110,15 @@ static void row_gradients(build *b) {
     uint64_t tokens = (uint64_t)(s->batch * s->seq), width = oc_dtype_bytes(s->dtype);
     uint64_t micros = (uint64_t)s->micros;
     b->row_bytes = tokens * (uint64_t)m->embed_dim * width;
-    b->place_bytes = tokens * (uint64_t)m->hidden * width;
+    b->position_bytes = tokens * (uint64_t)m->hidden * width;
     b->drows = transient(b, "drows", -1, tier, OC_USE_STAGING, b->row_bytes * micros, b->row_bytes);
-    b->dplaces = b->drows;
+    b->dpositions = b->drows;
     if (m->front_block < 0) return;
-    b->front_d =
+    b->front_drows =
         transient(b, "drow", -1, s->place.compute, OC_USE_ACTIVATIONS, s->sizes.row_bytes, 0);
     if (m->position_block >= 0)
-        b->dplaces = transient(b, "dplaces", -1, tier, OC_USE_STAGING, b->place_bytes * micros,
-                               b->place_bytes);
+        b->dpositions = transient(b, "dpositions", -1, tier, OC_USE_STAGING,
+                                  b->position_bytes * micros, b->position_bytes);
 }
 
 static void activations(build *b) {
@@ -376,8 +376,8 @@ static void *ids_of(build *b, int64_t n) {
 
 /* Half of the slots take turns, the others keep what is wanted soonest: with fewer than three in
  * turn the link waits whenever an op takes longer than its share, and more than five gain nothing.
- */
-static int weight_depth(int32_t slots) { return slots < 8 ? (slots + 2) / 2 : 5; }
+ * Those in turn are one more than the uses between. */
+static uint32_t weights_apart(int32_t slots) { return slots < 8 ? (uint32_t)slots / 2 : 4; }
 
 static void allocate(build *b) {
     const oc_build_spec *s = b->spec;
@@ -388,12 +388,12 @@ static void allocate(build *b) {
     b->weights.content = ids_of(b, p->slots);
     b->weights.used = ids_of(b, p->slots);
     b->weights.n = p->resident ? 0 : p->slots;
-    b->weights.depth = weight_depth(p->slots);
+    b->weights.apart = weights_apart(p->slots);
     b->act_cache.slots = ids_of(b, p->act_slots);
     b->act_cache.content = ids_of(b, p->act_slots);
     b->act_cache.used = ids_of(b, p->act_slots);
     b->act_cache.n = p->act_slots;
-    b->act_cache.depth = 1;
+    b->act_cache.apart = 1;
     b->slabs = ids_of(b, p->slabs);
     b->stages = ids_of(b, b->n_stages);
     b->partials = ids_of(b, blocks);
@@ -455,7 +455,6 @@ static void rewind_caches(build *b, bool forget) {
         memset(caches[i]->content, 0, (size_t)caches[i]->n * sizeof(oc_value));
         memset(caches[i]->used, 0, (size_t)caches[i]->n * sizeof(uint32_t));
         caches[i]->cursor = 0;
-        caches[i]->recent = caches[i]->pinned = -1;
         if (forget) caches[i]->trace_count = 0;
     }
     b->next_slab = b->next_stage = 0;

@@ -11,11 +11,11 @@ typedef struct cache {
     int n;
     oc_buffer_id *slots;
     oc_value *content;
-    uint32_t *used;     /* by each slot: the place in the trace of its last use, + 1 */
-    int depth;          /* so many uses back a slot's last one lies before it is filled again */
-    int recent, pinned; /* slot numbers; -1: none */
-    oc_value *trace;
-    uint32_t trace_count, trace_capacity, cursor;
+    oc_value *trace; /* the values of all uses, in order */
+    uint32_t trace_count, trace_capacity;
+    uint32_t cursor; /* uses so far */
+    uint32_t *used;  /* by slot: cursor at its last use */
+    uint32_t apart;  /* so many uses come between a slot's last one and its next filling */
 } cache;
 
 typedef struct build {
@@ -35,10 +35,10 @@ typedef struct build {
     oc_buffer_id *states; /* [sets] head state */
     oc_buffer_id *ds;     /* [sets] gradient of an activation */
     oc_buffer_id rows, position_rows, batch_copy;
-    oc_buffer_id front_d;        /* gradient of the rows ahead of the front block */
-    oc_buffer_id drows, dplaces; /* gradients of token and position rows of all micro-batches */
+    oc_buffer_id front_drows;       /* gradient of a micro-batch's token rows, by the front block */
+    oc_buffer_id drows, dpositions; /* gradients of token and position rows of all micro-batches */
     oc_buffer_id work, save_scratch, head_work;
-    uint64_t row_bytes, place_bytes; /* of a micro-batch in drows, in dplaces */
+    uint64_t row_bytes, position_bytes; /* of a micro-batch in drows, in dpositions */
     uint32_t n_stages, next_stage, next_slab;
     uint32_t head_stage[OC_MAX_MICROS]; /* folds so far into the micro-batch's head state */
 } build;

@@ -107,7 +107,7 @@ typedef enum oc_what {
 typedef enum oc_access_mode { OC_READ, OC_WRITE, OC_FOLD } oc_access_mode;
 
 /* The part an access plays for its op: bodies find their pointers by role, and a kind's signature
- * (signature.c) says which roles an op cannot do without. */
+ * (build_buffers.c) says which roles an op cannot do without. */
 typedef enum oc_role {
     OC_ROLE_SRC,
     OC_ROLE_DST,
