@@ -68,7 +68,8 @@ static void put(rig *r, int block, oc_weight k, const char *name, int64_t n) {
     if (name) range_add(r, block, name, b->offset[k], n);
 }
 
-static void put_attention(rig *r, int block, const oc_decoder_spec *d) {
+static void put_attention(rig *r, int block, const rig_spec *s) {
+    const oc_decoder_spec *d = &s->d;
     int64_t h = d->hidden, q = d->heads * d->head_dim, kv = d->kv_heads * d->head_dim;
     oc_block *b = &r->blocks[block];
     put(r, block, OC_W_NORM1, "norm1", h);
@@ -76,7 +77,7 @@ static void put_attention(rig *r, int block, const oc_decoder_spec *d) {
     range_add(r, block, "q", b->offset[OC_W_QKV], q * h);
     range_add(r, block, "k", b->offset[OC_W_QKV] + q * h, kv * h);
     range_add(r, block, "v", b->offset[OC_W_QKV] + (q + kv) * h, kv * h);
-    if (d->qkv_bias) {
+    if (s->qkv_bias) {
         put(r, block, OC_W_QKV_BIAS, NULL, q + 2 * kv);
         range_add(r, block, "q bias", b->offset[OC_W_QKV_BIAS], q);
         range_add(r, block, "k bias", b->offset[OC_W_QKV_BIAS] + q, kv);
@@ -87,14 +88,15 @@ static void put_attention(rig *r, int block, const oc_decoder_spec *d) {
         put(r, block, OC_W_KNORM, "k norm", d->head_dim);
     }
     put(r, block, OC_W_OUT, "out", h * q);
-    if (d->out_bias) put(r, block, OC_W_OUT_BIAS, "out bias", h);
+    if (s->out_bias) put(r, block, OC_W_OUT_BIAS, "out bias", h);
     if (d->placement == OC_PLACE_SANDWICH) put(r, block, OC_W_POST1, "post norm 1", h);
 }
 
-static void put_layer(rig *r, int block, const oc_decoder_spec *d) {
+static void put_layer(rig *r, int block, const rig_spec *s) {
+    const oc_decoder_spec *d = &s->d;
     int64_t h = d->hidden, f = d->intermediate;
     oc_block *b = &r->blocks[block];
-    put_attention(r, block, d);
+    put_attention(r, block, s);
     put(r, block, OC_W_NORM2, "norm2", h);
     put(r, block, OC_W_UP, NULL, (d->gated ? 2 : 1) * f * h);
     range_add(r, block, d->gated ? "gate" : "up", b->offset[OC_W_UP], f * h);
@@ -105,7 +107,7 @@ static void put_layer(rig *r, int block, const oc_decoder_spec *d) {
         put(r, block, OC_W_NORM1_BIAS, "norm1 bias", h);
         put(r, block, OC_W_NORM2_BIAS, "norm2 bias", h);
     }
-    if (d->mlp_bias) {
+    if (s->mlp_bias) {
         put(r, block, OC_W_UP_BIAS, "up bias", f);
         put(r, block, OC_W_DOWN_BIAS, "down bias", h);
     }
@@ -138,7 +140,7 @@ static void rig_blocks(rig *r, const rig_spec *s) {
             r->blocks[i].offset[k] = -1;
     }
     for (int i = 0; i < LAYERS; i++) {
-        put_layer(r, i, &s->d);
+        put_layer(r, i, s);
         r->blocks[i].variant = i % s->d.n_variants;
     }
     put_ends(r, s);

@@ -126,7 +126,8 @@ static void templates_without_marks_train_the_same(void **state) {
 /* The trained text of a conversation, spans joined by '|'; or the error's message. */
 static const char *trained(const char *template, const char *messages, size_t first) {
     static char out[1024];
-    oc_tokenizer *t = open_with("bytelevel", NULL, template);
+    json_t *names = json_pack("{s:s}", "bos_token", "<|im_start|>");
+    oc_tokenizer *t = open_with("bytelevel", names, template);
     oc_chat *c = open_chat(t);
     oc_error err = {OC_OK, ""};
     oc_conversation x = {json_loads(messages, 0, NULL), NULL, NULL};
@@ -145,6 +146,7 @@ static const char *trained(const char *template, const char *messages, size_t fi
     else
         snprintf(out, sizeof out, "%s", err.message);
     json_decref(x.messages);
+    json_decref(names);
     oc_chat_close(c);
     oc_tokenizer_close(t);
     return out;
@@ -165,6 +167,8 @@ static void trains_answers_from_the_first_wanted_on(void **state) {
     assert_string_equal(trained(HEADERS, "[" U("a") "," A("b") "," A("c") "]", 0), "b\n|c\n");
     assert_string_equal(trained(HEADERS, "[" U("a") "," W("b", "0") "," W("c", "1") "]", 0), "c\n");
     assert_string_equal(trained(HEADERS, "[" U("a") "," W("b", "0.0") "]", 0), "");
+    assert_string_equal(trained(HEADERS, "[" U("a") "]", 0), "");
+    assert_string_equal(trained(HEADERS, "[" A("a") "," U("b") "]", 1), "");
     assert_non_null(strstr(trained(HEADERS, "[" U("a") "," W("b", "0.5") "]", 0),
                            "messages[1].weight must be 0"));
     assert_non_null(strstr(trained(HEADERS, "[" U("a") "," W("b", "\"1\"") "]", 0),
@@ -179,7 +183,7 @@ static void marks_obey_weights_and_the_first_wanted(void **state) {
     assert_string_equal(trained(template, "[" A("a") "," U("b") "," A("c") "," W("d", "0") "]", 0),
                         "a>|c>");
     assert_string_equal(trained(template, "[" A("a") "," U("b") "," A("c") "]", 1), "c>");
-    assert_non_null(strstr(trained(template, "[" U("a") "]", 0), "no message of the role"));
+    assert_string_equal(trained(template, "[" U("a") "]", 0), "");
     /* the template's word counts, whatever it calls the role */
     assert_string_equal(trained(template, "[{\"role\":\"model\",\"content\":\"a\"}]", 0), "a>");
     assert_non_null(strstr(trained("{% for m in messages %}{% if false %}{% generation %}x"
@@ -200,11 +204,26 @@ static void cuts_headers_that_begin_like_what_else_ends_a_text(void **state) {
     static const char inside[] =
         "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>"
         "{% if loop.last and add_generation_prompt %}<|assistant|>{% endif %}{% endfor %}";
+    static const char apart[] =
+        "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}."
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}";
     static const char three[] = "[" U("a") "," A("b") "," U("c") "," A("d") "," A("e") "]";
     assert_string_equal(trained(after, three, 0), "b<|end|>\n|d<|end|>\n|e<|end|>\n");
     assert_string_equal(trained(after, "[" A("b") "]", 0), "b<|end|>\n");
     assert_string_equal(trained(thinks, three, 0), "b<|end|>|d<|end|>|e<|end|>");
     assert_string_equal(trained(inside, three, 0), "b<|end|>|d<|end|>|e<|end|>");
+    assert_string_equal(trained(apart, three, 0), "b<|end|>|d<|end|>|e<|end|>");
+}
+
+/* bos, which an answer's own turn writes when it is the first, is not the answer's. */
+static void cuts_the_header_behind_bos(void **state) {
+    (void)state;
+    static const char template[] =
+        "{% for m in messages %}{% if loop.first %}{{ bos_token }}{% endif %}"
+        "<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+    assert_string_equal(trained(template, "[" A("b") "," U("c") "," A("d") "]", 0),
+                        "b<|end|>|d<|end|>");
 }
 
 /* A template that fails on what comes before an answer still tells how one opens. */
@@ -238,7 +257,6 @@ static void refuses_what_it_cannot_tell(void **state) {
          "messages[0].content[0] is of type \"image\""},
         {HEADERS, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":1}]}]",
          "messages[0].content[0].text is an integer"},
-        {HEADERS, "[" U("a") "]", "no message of the role \"assistant\""},
         {HEADERS,
          "[" U("a") ",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":"
                     "[{\"function\":{\"name\":\"weather\",\"arguments\":{}}}]}]",
@@ -304,6 +322,7 @@ int main(void) {
         cmocka_unit_test(trains_answers_from_the_first_wanted_on),
         cmocka_unit_test(marks_obey_weights_and_the_first_wanted),
         cmocka_unit_test(cuts_headers_that_begin_like_what_else_ends_a_text),
+        cmocka_unit_test(cuts_the_header_behind_bos),
         cmocka_unit_test(asks_the_whole_conversation_where_a_beginning_is_refused),
         cmocka_unit_test(refuses_what_it_cannot_tell),
         cmocka_unit_test(needs_a_template_that_parses),

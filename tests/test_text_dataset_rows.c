@@ -253,6 +253,30 @@ static void passes_tools_and_names_on(void **state) {
     text_dir_release(&d);
 }
 
+/* null, as a value or as a text, is no tools. */
+static void tools_of_null_are_none(void **state) {
+    (void)state;
+    static const char template[] = "{{ tools is none }}{% for m in messages %}{{ m.content }}"
+                                   "{% endfor %}";
+    static const char *const tools[] = {"null", "\"null\"", "\" null\\n\"", "\"\""};
+    static seen s;
+    text_dir d;
+    char row[256];
+    text_dir_init(&d);
+    oc_tokenizer *t = with_template(template);
+    for (size_t i = 0; i < sizeof tools / sizeof *tools; i++) {
+        snprintf(row, sizeof row,
+                 "{\"tools\":%s,\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}",
+                 tools[i]);
+        visit_ok(&s, t, text_dir_put(&d, "x.jsonl", row, strlen(row)));
+        assert_string_equal(all_text(&s, t), "Truea");
+        d.n = 0;
+    }
+    d.n = 1;
+    oc_tokenizer_close(t);
+    text_dir_release(&d);
+}
+
 /* A turn that is weighed 0 is context. */
 static void a_weight_of_zero_trains_nothing(void **state) {
     (void)state;
@@ -307,6 +331,58 @@ static void packed_conversations_do_not_meet(void **state) {
     text_dir_release(&d);
 }
 
+/* Rows like all others without a token to train: empty, or nothing that an assistant wrote. */
+static void conversations_that_train_nothing_are_dropped(void **state) {
+    (void)state;
+    static const struct {
+        const char *idle, *more;
+        uint64_t dropped;
+    } files[] = {
+        {"{\"messages\":[]}\n{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n"
+         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0}]}\n",
+         MESSAGES "\n", 3},
+        {"{\"conversations\":[]}\n{\"system\":\"s\",\"conversations\":[]}\n"
+         "{\"conversations\":[{\"from\":\"human\",\"value\":\"a\"}]}\n",
+         "{\"conversations\":[{\"from\":\"gpt\",\"value\":\"a\"}]}\n", 3},
+        {"{\"prompt\":[],\"completion\":[]}\n"
+         "{\"prompt\":[{\"role\":\"assistant\",\"content\":\"a\"}],"
+         "\"completion\":[{\"role\":\"user\",\"content\":\"b\"}]}\n",
+         "{\"prompt\":[],\"completion\":[{\"role\":\"assistant\",\"content\":\"a\"}]}\n", 2},
+    };
+    /* as some do, it cannot write an empty conversation, nor a system's words alone */
+    oc_tokenizer *t = with_template("{% if messages[0].role == 'system' %}"
+                                    "{{ messages[1].role }}{% endif %}{{ messages[0].role }}"
+                                    "{% for m in messages %}|{{ m.content }}{% endfor %}");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        text_dir d;
+        oc_dataset *data;
+        oc_error err;
+        char text[1024];
+        text_dir_init(&d);
+        snprintf(text, sizeof text, "%s%s", files[i].idle, files[i].more);
+        const char *paths[] = {text_dir_put(&d, "x.jsonl", text, strlen(text)),
+                               text_dir_put(&d, "y.jsonl", files[i].idle, strlen(files[i].idle))};
+        oc_dataset_spec spec = {.paths = paths,
+                                .n_paths = 1,
+                                .tokenizer = t,
+                                .vocab = oc_tokenizer_vocab(t),
+                                .seq = 64,
+                                .packing = true};
+        if (oc_dataset_open(&data, &spec, &err) != OC_OK) fail_msg("%zu: %s", i, err.message);
+        const oc_dataset_report *r = oc_dataset_get_report(data);
+        assert_int_equal(r->dropped, files[i].dropped);
+        assert_int_equal(r->packed, 1);
+        assert_int_equal(r->rows, files[i].dropped + 1);
+        oc_dataset_close(data);
+        spec.paths = paths + 1;
+        assert_int_equal(oc_dataset_open(&data, &spec, &err), OC_E_INVALID);
+        assert_non_null(strstr(err.message, "y.jsonl: none of its"));
+        assert_non_null(strstr(err.message, "text of an assistant's message"));
+        text_dir_release(&d);
+    }
+    oc_tokenizer_close(t);
+}
+
 /* ---- refusals ---- */
 
 #define TURN(from) "{\"conversations\":[{\"from\":\"" from "\",\"value\":\"a\"}]}"
@@ -328,17 +404,9 @@ static const struct {
     {"x.jsonl", "{\"prompt\":\"a\",\"completion\":[]}",
      "\"prompt\" is a string and \"completion\" is an array"},
     {"x.jsonl", "{\"prompt\":1,\"completion\":2}", "\"prompt\" is an integer"},
-    {"x.jsonl", "{\"prompt\":[],\"completion\":[]}", "x.jsonl:1: \"prompt\" is empty"},
     {"x.jsonl",
      "{\"prompt\":[{\"role\":\"user\",\"content\":\"a\"}],\"completion\":[{\"role\":1}]}",
      "x.jsonl:1: completion[0].role is an integer"},
-    {"x.jsonl",
-     "{\"prompt\":[{\"role\":\"assistant\",\"content\":\"a\"}],"
-     "\"completion\":[{\"role\":\"user\",\"content\":\"b\"}]}",
-     "x.jsonl:1: the conversation has no message of the role \"assistant\""},
-    {"x.jsonl", "\n{\"messages\":[]}", "x.jsonl:2: \"messages\" is empty"},
-    {"x.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
-     "x.jsonl:1: the conversation has no message of the role \"assistant\""},
     {"x.jsonl", "{\"messages\":{}}", "x.jsonl:1: \"messages\" is an object, not a list"},
     {"x.jsonl", "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}],\"tools\":{}}",
      "x.jsonl:1: \"tools\" is an object, not a list"},
@@ -346,17 +414,20 @@ static const struct {
      "x.jsonl:1: \"tools\" is a string, and not JSON"},
     {"x.jsonl", "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}],\"tools\":\"{}\"}",
      "x.jsonl:1: \"tools\" is an object, not a list"},
+    {"x.jsonl", "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}],\"tools\":\"3\"}",
+     "x.jsonl:1: \"tools\" is an integer, not a list"},
+    {"x.jsonl", "{\"messages\":[],\"tools\":{}}", "x.jsonl:1: \"tools\" is an object, not a list"},
+    {"x.jsonl", "{\"messages\":[{\"role\":3,\"content\":\"a\"}]}",
+     "x.jsonl:1: messages[0].role is an integer"},
     {"x.jsonl",
      "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}],\"chat_template_kwargs\":1}",
      "x.jsonl:1: \"chat_template_kwargs\" is an integer"},
     {"x.jsonl", "{\"conversations\":{}}", "x.jsonl:1: \"conversations\" is an object"},
-    {"x.jsonl", "{\"conversations\":[]}", "x.jsonl:1: \"conversations\" is empty"},
     {"x.jsonl", "{\"conversations\":[1]}", "conversations[0] is not {\"from\""},
     {"x.jsonl", "{\"conversations\":[{\"from\":\"gpt\",\"value\":1}]}", "conversations[0] is not"},
     {"x.jsonl", "{\"conversations\":[{\"role\":\"user\",\"content\":\"a\"}]}",
      "is called \"messages\""},
     {"x.jsonl", TURN("bing"), "conversations[0] is from \"bing\"; known are human"},
-    {"x.jsonl", TURN("human"), "no message of the role \"assistant\""},
     {"x.jsonl", TURN("function_call"), "conversations[0] is a function_call whose value"},
     {"x.jsonl", "{\"conversations\":[{\"from\":\"function_call\",\"value\":\"[]\"}]}",
      "conversations[0] is a function_call whose value"},
@@ -606,8 +677,10 @@ int main(void) {
         cmocka_unit_test(encodes_rows_as_the_reference_does),
         cmocka_unit_test(conversations_of_all_forms_are_one),
         cmocka_unit_test(passes_tools_and_names_on),
+        cmocka_unit_test(tools_of_null_are_none),
         cmocka_unit_test(a_weight_of_zero_trains_nothing),
         cmocka_unit_test(packed_conversations_do_not_meet),
+        cmocka_unit_test(conversations_that_train_nothing_are_dropped),
         cmocka_unit_test(names_what_is_wrong_and_where),
         cmocka_unit_test(needs_a_tokenizer_and_a_template_for_what_needs_one),
         cmocka_unit_test(reads_a_directory_in_the_order_of_its_paths),

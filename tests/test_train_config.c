@@ -84,7 +84,7 @@ static void flags_take_hugging_face_names_and_say_the_canonical_one(void **state
     assert_true(c->beta1 == 0.9 && c->beta2 == 0.95 && c->schedule.kind == OC_LR_COSINE);
     assert_non_null(strstr(notes_text, "--learning_rate is --lr\n"));
     assert_non_null(strstr(notes_text, "--bf16 is --dtype bf16\n"));
-    assert_non_null(strstr(notes_text, "--fp16 False asks for nothing\n"));
+    assert_non_null(strstr(notes_text, "--fp16 is --dtype; \"False\" asks for nothing\n"));
     oc_config_free(c);
     c = parsed("--data a b --lr 1 --data c --betas 0.8 0.9 --resume --no-shuffle --pace h2d=1GB/s "
                "--pace d2h=2GB/s --micro-batch auto --overwrite=false");
@@ -106,6 +106,8 @@ static void what_is_not_meant_is_refused_by_name(void **state) {
     } rows[] = {
         {"--learing-rate 1", OC_E_INVALID, "--learing-rate"},
         {"--sed 1", OC_E_INVALID, "did you mean --seed"},
+        {"--batch_size 4", OC_E_INVALID, "did you mean --micro-batch"},
+        {"--batchsize 4", OC_E_INVALID, "did you mean --micro-batch"},
         {"--lr", OC_E_INVALID, "--lr needs a value"},
         {"--lr fast", OC_E_INVALID, "fast"},
         {"--lr nan", OC_E_INVALID, "nan"},

@@ -392,8 +392,7 @@ static void every_argument_of_the_trainer_is_known(void **state) {
         c = parsed(line); /* what it does when nothing is said may be said */
         snprintf(said, sizeof said, "--%s is --%s", r.name, o ? o->name : "");
         if (!idle && strcmp(r.name, o->name) != 0) {
-            if (!strstr(notes_text, said) && !strstr(notes_text, "asks for nothing"))
-                fail_msg("%s: \"%s\"", said, notes_text);
+            if (!strstr(notes_text, said)) fail_msg("%s: \"%s\"", said, notes_text);
             aliases++;
         }
         oc_config_free(c);
@@ -409,7 +408,7 @@ static void every_alias_names_its_option(void **state) {
     for (size_t i = 0; i < oc_options_count(); i++) {
         const oc_option *o = oc_options_at(i);
         for (const char *a = o->aliases; *a; a += *a == ' ') {
-            size_t n = strcspn(a, " "), word = strcspn(a, " =");
+            size_t n = strcspn(a, " "), word = strcspn(a, " =?");
             bool truth = o->type == OC_T_ON || word < n;
             const char *value =
                 truth                    ? "true"
@@ -422,11 +421,17 @@ static void every_alias_names_its_option(void **state) {
             if (!(o->commands & OC_FOR(command))) command = OC_CMD_TRAIN;
             oc_config *c;
             snprintf(line, sizeof line, "--%.*s=%s", (int)word, a, value);
+            if (a[word] == '?') {
+                snprintf(said, sizeof said, "--%.*s: did you mean --%s;", (int)word, a, o->name);
+                assert_int_equal(parse(&c, (oc_command)command, line), OC_E_INVALID);
+                if (!strstr(error.message, said)) fail_msg("%s: %s", said, error.message);
+                a += n;
+                continue;
+            }
             if (parse(&c, (oc_command)command, line) != OC_OK)
                 fail_msg("%s: %s", line, error.message);
             snprintf(said, sizeof said, "--%.*s is --%s", (int)word, a, o->name);
-            if (!strstr(notes_text, said) && !strstr(notes_text, "asks for nothing"))
-                fail_msg("%s: \"%s\"", said, notes_text);
+            if (!strstr(notes_text, said)) fail_msg("%s: \"%s\"", said, notes_text);
             oc_config_free(c);
             aliases++;
             a += n;

@@ -79,11 +79,31 @@ static void the_tokenizer_is_counted(void **state) {
     train_close(&t);
 }
 
+/* Not twice in memory, nor opened twice. */
+static void one_tokenizer_serves_both_data_sets(void **state) {
+    (void)state;
+    train_case t;
+    train_result r = {0};
+    oc_corpus other;
+    oc_error err = {OC_OK, ""};
+    first_step("--seq-length 64 --micro-batch 3", &t, &r);
+    if (oc_corpus_open(&other, t.setup, &t.corpus, t.config->data, t.config->n_data, false, &err) !=
+        OC_OK)
+        fail_msg("%s", err.message);
+    assert_ptr_equal(other.tokenizer, t.corpus.tokenizer);
+    uint64_t bytes = oc_tokenizer_host_bytes(t.corpus.tokenizer);
+    assert_int_equal(oc_corpus_host_bytes(&other) + bytes, oc_corpus_host_bytes(&t.corpus));
+    oc_corpus_release(&other);
+    assert_int_equal(oc_tokenizer_host_bytes(t.corpus.tokenizer), bytes);
+    train_close(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_conversations_have_pytorchs_loss),
         cmocka_unit_test(padded_conversations_have_it_too),
         cmocka_unit_test(the_tokenizer_is_counted),
+        cmocka_unit_test(one_tokenizer_serves_both_data_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,7 +132,8 @@ static inline oc_status train_try_open(train_case *t, const char *line, oc_error
     if (!t->config) return err->status;
     const oc_config *c = t->config;
     oc_status st = oc_setup_open(&t->setup, c, NULL, err);
-    if (st == OC_OK) st = oc_corpus_open(&t->corpus, t->setup, c->data, c->n_data, c->shuffle, err);
+    if (st == OC_OK)
+        st = oc_corpus_open(&t->corpus, t->setup, NULL, c->data, c->n_data, c->shuffle, err);
     if (st == OC_OK) st = oc_session_open(&t->session, t->setup, c->max_steps, err);
     if (st != OC_OK) train_close(t);
     return st;

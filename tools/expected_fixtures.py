@@ -192,6 +192,11 @@ FIXTURES = {
         127, 22, 25, 2, 2, 2, head_dim=20, query_pre_attn_scalar=256, sliding_window=512,
         sliding_window_pattern=2, final_logit_softcapping=4.0, rms_norm_eps=1e-5, pad_token_id=0,
         eos_token_id=1, bos_token_id=2), 2, 15, {"repeat_head": True, "dtype": "float16"}),
+    # ---- later ones stand here: a fixture's seed is its place
+    "gpt2-untied": ("gpt2", dict(
+        vocab_size=59, n_embd=25, n_layer=2, n_head=5, n_positions=40, n_inner=31, pad_token_id=7,
+        activation_function="gelu", tie_word_embeddings=False), 2, 21,
+        {"dtype": "float16", "shards": 2}),
 }
 
 

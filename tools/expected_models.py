@@ -194,7 +194,8 @@ def run_logits(model, batch):
 
 def loss_sum(logits, labels):
     flat = torch.tensor(labels).flatten()
-    return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), flat, ignore_index=-100,
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return torch.nn.functional.cross_entropy(wide.flatten(0, 1), flat, ignore_index=-100,
                                              reduction="sum")
 
 

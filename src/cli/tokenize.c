@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <utf8proc.h>
 
 typedef struct work {
     const oc_config *config;
@@ -46,11 +47,9 @@ static oc_status print_string(const char *text, size_t n, oc_error *err) {
 
 /* Bytes of the UTF-8 character at s, 0 when there is none. */
 static size_t character(const unsigned char *s, size_t n) {
-    size_t k = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    if (k > n || s[0] > 0xf4) return 0;
-    for (size_t i = 1; i < k; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    return k;
+    utf8proc_int32_t point;
+    utf8proc_ssize_t k = utf8proc_iterate(s, n < 4 ? (utf8proc_ssize_t)n : 4, &point);
+    return k > 0 ? (size_t)k : 0;
 }
 
 /* For people: on one line, in quotes, with what cannot be seen escaped. */

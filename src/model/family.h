@@ -121,7 +121,7 @@ typedef enum oc_family_sliding {
 
 typedef struct oc_family {
     const char *model_type;
-    const char *architectures[4]; /* the first is what a saved model is called */
+    const char *architectures[4]; /* the first where config.json names none */
     const char *prefix;           /* of names in the file */
     bool prefix_optional;         /* checkpoints without it exist */
     const char *ignored[4];       /* ends of names of tensors that hold no parameter */
@@ -145,7 +145,7 @@ typedef struct oc_family {
     int64_t inner_factor; /* intermediate = this * hidden when null; 0: the key is needed */
     int64_t position_offset;
     int32_t bos_id, eos_id, pad_id; /* when config.json has no such key; -1: none */
-    bool trains_padding; /* the reference's embedding has no padding_idx: see oc_model.still_id */
+    bool trains_padding;            /* the reference's embedding has no padding_idx: see oc_model */
 
     const oc_family_field *fields;
     const oc_family_tensor *tensors;

@@ -330,7 +330,7 @@ static oc_status read_ids(const reader *r, int64_t vocab) {
     m->pad_id = r->family->pad_id < vocab ? r->family->pad_id : -1;
     if (bos) OC_TRY(read_id(r, "bos_token_id", bos, vocab, &m->bos_id));
     if (pad) OC_TRY(read_id(r, "pad_token_id", pad, vocab, &m->pad_id));
-    m->still_id = r->family->trains_padding ? -1 : m->pad_id;
+    m->padding_idx = r->family->trains_padding ? -1 : m->pad_id;
     m->n_eos = 0;
     if (!eos) {
         if (r->family->eos_id >= 0 && r->family->eos_id < vocab)

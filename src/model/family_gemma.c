@@ -65,8 +65,8 @@ static const oc_family_field gemma3_fields[] = {
     .prefix = "model.", .prefix_optional = true, .ignored = {".rotary_emb.inv_freq", NULL},        \
     .norm = OC_NORM_RMS, .position = OC_POS_ROPE, .gated = true, .plus_one = true,                 \
     .sandwich = true, .scaled_embedding = true, .sliding = OC_SLIDING_PERIOD,                      \
-    .rope_types = (1u << OC_ROPE_TYPE_COUNT) - 1, .bos_id = 2, .eos_id = 1, .pad_id = 0,           \
-    .tensors = gemma_tensors, .n_tensors = COUNT(gemma_tensors)
+    .rope_types = ALL_ROPES, .bos_id = 2, .eos_id = 1, .pad_id = 0, .tensors = gemma_tensors,      \
+    .n_tensors = COUNT(gemma_tensors)
 
 const oc_family oc_gemma_families[] = {
     {.model_type = "gemma2",

@@ -142,10 +142,9 @@ static const oc_family_field phi3_fields[] = {
 
 /* ---- the families ----------------------------------------------------------------------- */
 
-#define ALL_ROPES ((1u << OC_ROPE_TYPE_COUNT) - 1)
 #define LLAMA_LIKE                                                                                 \
     .prefix = "model.", .prefix_optional = true, .ignored = {".rotary_emb.inv_freq", NULL},        \
-    .norm = OC_NORM_RMS, .position = OC_POS_ROPE, .gated = true, .rope_theta = 10000, .pad_id = -1
+    .norm = OC_NORM_RMS, .position = OC_POS_ROPE, .gated = true, .rope_theta = 10000
 
 const oc_family oc_llama_families[] = {
     {.model_type = "llama",
@@ -154,6 +153,7 @@ const oc_family oc_llama_families[] = {
      .rope_types = ALL_ROPES,
      .bos_id = 1,
      .eos_id = 2,
+     .pad_id = -1,
      .fields = llama_fields,
      .n_fields = COUNT(llama_fields),
      .tensors = llama_tensors,
@@ -165,6 +165,7 @@ const oc_family oc_llama_families[] = {
      .sliding = OC_SLIDING_ALL,
      .bos_id = 1,
      .eos_id = 2,
+     .pad_id = -1,
      .fields = mistral_fields,
      .n_fields = COUNT(mistral_fields),
      .tensors = llama_tensors,
@@ -176,6 +177,7 @@ const oc_family oc_llama_families[] = {
      .sliding = OC_SLIDING_LAST,
      .bos_id = -1,
      .eos_id = -1,
+     .pad_id = -1,
      .fields = qwen2_fields,
      .n_fields = COUNT(qwen2_fields),
      .tensors = llama_tensors,
@@ -187,19 +189,14 @@ const oc_family oc_llama_families[] = {
      .sliding = OC_SLIDING_LAST,
      .bos_id = -1,
      .eos_id = -1,
+     .pad_id = -1,
      .fields = qwen3_fields,
      .n_fields = COUNT(qwen3_fields),
      .tensors = llama_tensors,
      .n_tensors = COUNT(llama_tensors)},
     {.model_type = "phi3",
      .architectures = {"Phi3ForCausalLM", "Phi3Model", NULL},
-     .prefix = "model.",
-     .prefix_optional = true,
-     .ignored = {".rotary_emb.inv_freq", NULL},
-     .norm = OC_NORM_RMS,
-     .position = OC_POS_ROPE,
-     .gated = true,
-     .rope_theta = 10000,
+     LLAMA_LIKE,
      .rope_types = 1u << OC_ROPE_DEFAULT | 1u << OC_ROPE_LONGROPE,
      .long_names = true,
      .partial_key = "partial_rotary_factor",

@@ -47,6 +47,7 @@
     { (key), NULL, OC_FIELD_CODE, 0, 0, 0, 0, NULL }
 #define COUNT(a) ((int32_t)(sizeof(a) / sizeof((a)[0])))
 
+#define ALL_ROPES ((1u << OC_ROPE_TYPE_COUNT) - 1)
 #define NO_DROPOUT "training here has no dropout"
 
 /* Keys that no family but those with windows has. */

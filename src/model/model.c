@@ -101,12 +101,6 @@ static bool stored(const builder *b, const oc_family_tensor *t) {
     return present(b, t) && (b->config->norm_affine || !norm);
 }
 
-static bool has_weight(const builder *b, oc_weight w) {
-    for (int32_t i = 0; i < b->family->n_tensors; i++)
-        if (b->family->tensors[i].weight == w && present(b, &b->family->tensors[i])) return true;
-    return false;
-}
-
 /* ---- sizes ---------------------------------------------------------------------------- */
 
 static oc_status too_large(const builder *b, const char *what) {
@@ -372,9 +366,6 @@ static void fill_decoder(builder *b) {
     d->attention_scale = attention_scale(c);
     d->attention_cap = (float)c->attention_cap;
     d->logit_cap = (float)c->logit_cap;
-    d->qkv_bias = has_weight(b, OC_W_QKV_BIAS);
-    d->out_bias = has_weight(b, OC_W_OUT_BIAS);
-    d->mlp_bias = has_weight(b, OC_W_UP_BIAS);
     d->act = c->act;
     d->gated = b->family->gated;
     fill_variants(b);

@@ -62,7 +62,6 @@ typedef struct oc_decoder_spec {
     float logit_cap;       /* soft cap of the logits; 0: none */
     oc_layer_variant variants[OC_VARIANTS];
     int32_t n_variants;
-    bool qkv_bias, out_bias, mlp_bias;
     oc_act act;
     bool gated; /* gate and up projections, silu-style; else fc1, act, fc2 */
 } oc_decoder_spec;
@@ -150,7 +149,7 @@ typedef struct oc_model {
     bool tied;
     float embedding_scale;  /* gemma: sqrt(hidden); else 1. See oc_program_embedding_scale() */
     int32_t bos_id, pad_id; /* -1: none */
-    int32_t still_id;       /* looking this token up trains nothing (padding_idx); -1: none */
+    int32_t padding_idx;    /* looking this token up trains nothing (torch's term); -1: none */
     int32_t eos_ids[8];
     int32_t n_eos;
     oc_dtype file_dtype; /* config's torch_dtype / dtype; fp32 when absent */

@@ -312,12 +312,6 @@ static oc_status mark_message(const oc_chat *c, const oc_conversation *x, size_t
                    i);
 }
 
-static oc_status no_answer(oc_error *err) {
-    return oc_fail(err, OC_E_INVALID,
-                   "the conversation has no message of the role \"assistant\": there is no answer "
-                   "to train on");
-}
-
 /* The template's word counts, whatever it calls the role. */
 static oc_status mark_blocks(const oc_conversation *x, size_t first, oc_chat_text *out,
                              oc_error *err) {
@@ -334,8 +328,7 @@ static oc_status mark_blocks(const oc_conversation *x, size_t first, oc_chat_tex
         if (weight == 0 || run->message < first) continue;
         if (!push(out, run->begin, run->end)) return no_memory(err);
     }
-    if (blocks > 0) return OC_OK;
-    if (answers == 0) return no_answer(err);
+    if (blocks > 0 || answers == 0) return OC_OK;
     return oc_fail(err, OC_E_UNSUPPORTED,
                    "the {%% generation %%} blocks of the chat template hold nothing of this "
                    "conversation: they belong around what an assistant message writes");
@@ -367,15 +360,13 @@ static int by_begin(const void *a, const void *b) {
 
 static oc_status mark_answers(const oc_chat *c, const oc_conversation *x, size_t first,
                               oc_chat_text *out, oc_error *err) {
-    size_t answers = 0;
     for (size_t i = first; i < json_array_size(x->messages); i++) {
         double weight = 1;
         if (!is_answer(json_array_get(x->messages, i))) continue;
-        answers++;
         OC_TRY(weigh(x, i, &weight, err));
         if (weight != 0) OC_TRY(mark_message(c, x, i, out, err));
     }
-    return answers > 0 ? OC_OK : no_answer(err);
+    return OC_OK;
 }
 
 static oc_status mark(const oc_chat *c, const oc_conversation *x, size_t first, oc_chat_text *out,

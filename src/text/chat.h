@@ -36,10 +36,10 @@ typedef struct oc_chat_span {
 } oc_chat_span;
 
 /* The whole conversation, and the spans of it that are trained: in order, not overlapping, none
- * empty. They are what assistant messages from index `first` on wrote, unless their "weight" is 0:
- * the template's {% generation %} blocks where it has them; otherwise each message's own text but
- * for the header, by which is meant what the template opens an answer with at that place when it is
- * asked for one (add_generation_prompt). */
+ * empty; no span where there is no answer. They are what assistant messages from index `first` on
+ * wrote, unless their "weight" is 0: the template's {% generation %} blocks where it has them;
+ * otherwise each message's own text but for the header, by which is meant what the template opens
+ * an answer with at that place when it is asked for one (add_generation_prompt). */
 typedef struct oc_chat_text {
     oc_rendered rendered;
     oc_chat_span *trained;

@@ -162,12 +162,12 @@ static oc_status message_of(json_t *turn, const char *where, size_t i, json_t **
     return *out != NULL ? OC_OK : no_memory(where, err);
 }
 
-/* A row's "system" is its first message. */
+/* A row's "system" is its first message; a conversation that is empty stays so. */
 static oc_status add_system(const json_t *row, const char *where, json_t *messages, oc_error *err) {
     piece text;
     OC_TRY(string_of(row, "system", where, &text, err));
-    if (text.n == 0) return OC_OK;
     json_t *first = json_array_get(oc_row_member(row, "conversations"), 0);
+    if (text.n == 0 || first == NULL) return OC_OK;
     const char *from = json_string_value(json_object_get(first, "from"));
     if (from != NULL && strcmp(from, "system") == 0)
         return oc_fail(err, OC_E_FORMAT,
@@ -182,8 +182,6 @@ static oc_status add_turns(const json_t *row, const char *where, json_t *message
     if (!json_is_array(turns))
         return oc_fail(err, OC_E_FORMAT, "%s: \"conversations\" is %s, not a list", where,
                        oc_json_type_name(turns));
-    if (json_array_size(turns) == 0)
-        return oc_fail(err, OC_E_INVALID, "%s: \"conversations\" is empty", where);
     for (size_t i = 0; i < json_array_size(turns); i++) {
         json_t *m = NULL;
         OC_TRY(message_of(json_array_get(turns, i), where, i, &m, err));

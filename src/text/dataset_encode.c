@@ -97,10 +97,15 @@ static oc_status open_chat(oc_encoder *e, const char *where, oc_error *err) {
     return s == OC_OK ? s : oc_error_prefix(err, s, "%s", where);
 }
 
+/* An empty conversation is a row without tokens, also where the template could not write it. */
 static oc_status encode_chat(oc_encoder *e, const oc_conversation *x, size_t first,
                              const char *where, oc_error *err) {
     oc_chat_text text;
     OC_TRY(open_chat(e, where, err));
+    if (json_array_size(x->messages) == 0) {
+        e->n = 0;
+        return OC_OK;
+    }
     oc_status s = oc_chat_mark(e->chat, x, first, &text, err);
     if (s != OC_OK) return oc_error_prefix(err, s, "%s", where);
     s = encode(e, text.rendered.text, text.rendered.n, OC_SPECIAL_NONE, where, err);
@@ -109,23 +114,25 @@ static oc_status encode_chat(oc_encoder *e, const oc_conversation *x, size_t fir
     return s == OC_OK ? check_ids(e, where, err) : s;
 }
 
-/* The row's tools, a list or its JSON text; a new reference, NULL when there are none. */
+/* The row's tools, a list or its JSON text; a new reference, NULL when there are none: null is as
+ * good as absent in the text too. */
 static oc_status tools_of(const json_t *row, const char *where, json_t **out, oc_error *err) {
     json_t *v = oc_row_member(row, "tools");
     *out = NULL;
-    if (json_is_string(v) && json_string_length(v) > 0) {
-        *out =
-            json_loadb(json_string_value(v), json_string_length(v), JSON_REJECT_DUPLICATES, NULL);
-        if (*out == NULL)
-            return oc_fail(err, OC_E_FORMAT, "%s: \"tools\" is a string, and not JSON", where);
-    } else if (v != NULL && !json_is_string(v)) {
-        *out = json_incref(v);
+    if (v == NULL || (json_is_string(v) && json_string_length(v) == 0)) return OC_OK;
+    v = json_is_string(v) ? json_loadb(json_string_value(v), json_string_length(v),
+                                       JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL)
+                          : json_incref(v);
+    if (v == NULL)
+        return oc_fail(err, OC_E_FORMAT, "%s: \"tools\" is a string, and not JSON", where);
+    if (json_is_array(v)) {
+        *out = v;
+        return OC_OK;
     }
-    if (*out == NULL || json_is_array(*out)) return OC_OK;
-    oc_status s = oc_fail(err, OC_E_FORMAT, "%s: \"tools\" is %s, not a list", where,
-                          oc_json_type_name(*out));
-    json_decref(*out);
-    *out = NULL;
+    oc_status s = json_is_null(v) ? OC_OK
+                                  : oc_fail(err, OC_E_FORMAT, "%s: \"tools\" is %s, not a list",
+                                            where, oc_json_type_name(v));
+    json_decref(v);
     return s;
 }
 
@@ -142,8 +149,10 @@ static oc_status converse(oc_encoder *e, const json_t *row, json_t *messages, si
     return s;
 }
 
+/* No messages are well-formed ones. */
 static oc_status check_messages(const json_t *list, const char *key, const char *where,
                                 oc_error *err) {
+    if (json_is_array(list) && json_array_size(list) == 0) return OC_OK;
     oc_status s = oc_chat_check(list, key, err);
     return s == OC_OK ? s : oc_error_prefix(err, s, "%s", where);
 }

@@ -167,7 +167,7 @@ static oc_status check_kept(const reader *r, oc_error *err) {
     if (r->rows->packer == NULL || r->kept > 0) return OC_OK;
     return oc_fail(err, OC_E_INVALID,
                    "%s: none of its %" PRIu64 " rows has a trainable token (a label other than "
-                   "-100 after the first token of a sequence)",
+                   "-100, or text of an assistant's message, after the first token of a sequence)",
                    r->path, r->count);
 }
 

@@ -153,7 +153,9 @@ static oc_status take_fixed(oc_config *c, const oc_option *o, const char *name, 
         return oc_fail(err, OC_E_INVALID, "--%.*s: \"%s\" is not true or false", (int)n, name,
                        text);
     if (text[0] == 'f' || text[0] == 'F') {
-        if (notes) fprintf(notes, "--%.*s %s asks for nothing\n", (int)n, name, text);
+        if (notes)
+            fprintf(notes, "--%.*s is --%s; \"%s\" asks for nothing\n", (int)n, name, o->name,
+                    text);
         return OC_OK;
     }
     if (notes) fprintf(notes, "--%.*s is --%s %s\n", (int)n, name, o->name, fixed);

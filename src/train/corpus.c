@@ -150,21 +150,26 @@ static oc_status open_data(oc_corpus *c, const oc_setup *setup, const oc_data_fi
                          .seed = setup->config->seed,
                          .shuffle = shuffle,
                          .pad_id = spec.pad_id,
-                         .still_id = setup->model->still_id};
+                         .padding_idx = setup->model->padding_idx};
     return oc_feed_open(&c->feed, &feed, err);
 }
 
 static oc_status open_files(oc_corpus *c, const oc_setup *setup, const oc_data_files *files,
                             bool shuffle, oc_error *err) {
     OC_TRY(check_written(setup->config, files, err));
-    OC_TRY(open_tokenizer(c, setup, first_text(files), err));
-    OC_TRY(check_vocab(c, setup, err));
+    if (!c->borrowed) {
+        OC_TRY(open_tokenizer(c, setup, first_text(files), err));
+        OC_TRY(check_vocab(c, setup, err));
+    }
     return open_data(c, setup, files, shuffle, err);
 }
 
-oc_status oc_corpus_open(oc_corpus *out, const oc_setup *setup, char *const *paths, int32_t n_paths,
-                         bool shuffle, oc_error *err) {
-    oc_corpus c = {NULL, NULL, NULL, false};
+oc_status oc_corpus_open(oc_corpus *out, const oc_setup *setup, const oc_corpus *other,
+                         char *const *paths, int32_t n_paths, bool shuffle, oc_error *err) {
+    oc_corpus c = {.tokenizer = NULL};
+    if (other && other->tokenizer)
+        c = (oc_corpus){
+            .tokenizer = other->tokenizer, .built_in = other->built_in, .borrowed = true};
     oc_data_files files = {NULL, 0};
     OC_TRY(oc_data_files_find(&files, (const char *const *)paths, n_paths, err));
     oc_status st = open_files(&c, setup, &files, shuffle, err);
@@ -181,12 +186,13 @@ void oc_corpus_release(oc_corpus *c) {
     if (!c) return;
     oc_feed_close(c->feed);
     oc_dataset_close(c->data);
-    oc_tokenizer_close(c->tokenizer);
+    if (!c->borrowed) oc_tokenizer_close(c->tokenizer);
     memset(c, 0, sizeof *c);
 }
 
 uint64_t oc_corpus_host_bytes(const oc_corpus *c) {
-    uint64_t bytes = c->tokenizer ? oc_tokenizer_host_bytes(c->tokenizer) : 0;
+    bool own = c->tokenizer && !c->borrowed;
+    uint64_t bytes = own ? oc_tokenizer_host_bytes(c->tokenizer) : 0;
     if (c->data) bytes += oc_dataset_host_bytes(c->data);
     if (c->feed) bytes += oc_feed_host_bytes(c->feed);
     return bytes;

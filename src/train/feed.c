@@ -92,8 +92,8 @@ static void fill_order(oc_feed *f, const oc_feed_cells *cells, int64_t live_toke
         memcpy(tokens + m * t, piece + OC_BATCH_TOKENS * t, (size_t)t * 4);
         memcpy(positions + m * t, piece + OC_BATCH_POSITIONS * t, (size_t)t * 4);
     }
-    for (int64_t i = 0; f->spec.still_id >= 0 && i < live_tokens; i++)
-        if (tokens[i] == f->spec.still_id) tokens[i] = NO_ROW;
+    for (int64_t i = 0; f->spec.padding_idx >= 0 && i < live_tokens; i++)
+        if (tokens[i] == f->spec.padding_idx) tokens[i] = NO_ROW;
     sort_places(f, tokens, live_tokens, tokens + n);
     sort_places(f, positions, live_tokens, positions + n);
 }

@@ -15,7 +15,7 @@ typedef struct oc_feed_spec {
     uint64_t seed;
     bool shuffle;
     int32_t pad_id;
-    int32_t still_id; /* a token whose row gets no gradient by being looked up; -1: none */
+    int32_t padding_idx; /* a token whose row gets no gradient by being looked up; -1: none */
 } oc_feed_spec;
 
 /* Where one submission's cells are. order NULL for evaluation. */

@@ -87,7 +87,7 @@ static const oc_option table[] = {
 
     ROW("seq-length", "max-length max-seq-length model-max-length block-size", OC_T_INT64, seq_length, RUNS, 2, LIMIT, NULL,
         batch, "N", "tokens of a sequence; default min(2048, the model's positions)"),
-    ROW("micro-batch", "per-device-train-batch-size per-device-eval-batch-size train-micro-batch-size-per-gpu",
+    ROW("micro-batch", "per-device-train-batch-size per-device-eval-batch-size train-micro-batch-size-per-gpu batch-size?",
         OC_T_INT_AUTO, micro_batch, RUNS, 1, LIMIT, NULL, batch, "N|auto",
         "sequences that go through the model at once; default 8"),
     ROW("grad-accum", "gradient-accumulation-steps", OC_T_INT64, grad_accum, STEPS, 1, 65536, NULL, batch, "N",
@@ -225,7 +225,7 @@ _Static_assert(sizeof table / sizeof *table <= (size_t)OC_OPTIONS_MAX,
 size_t oc_options_count(void) { return ROWS; }
 const oc_option *oc_options_at(size_t i) { return &table[i]; }
 
-static bool same_name(const char *a, size_t n, const char *b, size_t m) {
+bool oc_options_same_name(const char *a, size_t n, const char *b, size_t m) {
     if (n != m) return false;
     for (size_t i = 0; i < n; i++) {
         if ((a[i] == '_' ? '-' : a[i]) != (b[i] == '_' ? '-' : b[i])) return false;
@@ -236,8 +236,8 @@ static bool same_name(const char *a, size_t n, const char *b, size_t m) {
 static bool has_alias(const oc_option *o, const char *name, size_t n, const char **fixed) {
     static const char *const values[] = {"bf16", "fp16", "full", "cpu"};
     for (const char *a = o->aliases; *a;) {
-        size_t m = strcspn(a, " "), word = strcspn(a, " =");
-        if (same_name(name, n, a, word)) {
+        size_t m = strcspn(a, " "), word = strcspn(a, " =?");
+        if (a[word] != '?' && oc_options_same_name(name, n, a, word)) {
             for (size_t i = 0; word < m && i < sizeof values / sizeof *values; i++) {
                 if (strncmp(a + word + 1, values[i], m - word - 1) == 0) *fixed = values[i];
             }
@@ -251,7 +251,7 @@ static bool has_alias(const oc_option *o, const char *name, size_t n, const char
 const oc_option *oc_options_find(const char *name, size_t n, const char **fixed) {
     *fixed = NULL;
     for (size_t i = 0; i < ROWS; i++) {
-        if (same_name(name, n, table[i].name, strlen(table[i].name))) return &table[i];
+        if (oc_options_same_name(name, n, table[i].name, strlen(table[i].name))) return &table[i];
         if (has_alias(&table[i], name, n, fixed)) return &table[i];
     }
     return NULL;
@@ -264,7 +264,7 @@ static const char *nearest_by_alias(const char *word, oc_command command) {
     for (size_t i = 0; i < ROWS; i++) {
         if (!(table[i].commands & OC_FOR(command)) || table[i].missing) continue;
         for (const char *a = table[i].aliases; *a; a += *a == ' ') {
-            size_t m = strcspn(a, " "), k = strcspn(a, " =");
+            size_t m = strcspn(a, " "), k = strcspn(a, " =?");
             snprintf(spelled[1], sizeof spelled[1], "%.*s", (int)k, a);
             known[0] = spelled[0];
             known[1] = spelled[1];

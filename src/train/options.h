@@ -36,8 +36,10 @@ typedef struct oc_choice {
 } oc_choice;
 
 typedef struct oc_option {
-    const char *name;    /* canonical, without "--" */
-    const char *aliases; /* space separated; "bf16=bf16": a flag that stands for that value */
+    const char *name; /* canonical, without "--" */
+    /* Space separated. "bf16=bf16": a flag that stands for that value. "batch-size?": no alias, as
+     * it may mean several things; but refused, this is the option that is suggested. */
+    const char *aliases;
     const char *missing; /* not NULL: refused, and why */
     oc_option_type type;
     size_t offset;            /* of the field in oc_config */
@@ -49,7 +51,9 @@ typedef struct oc_option {
 
 size_t oc_options_count(void);
 const oc_option *oc_options_at(size_t i);
-/* By canonical name or alias; '_' and '-' are the same. *fixed: the value an alias stands for. */
+/* Are these n and m bytes the same name? '_' and '-' are the same, here and below. */
+bool oc_options_same_name(const char *a, size_t n, const char *b, size_t m);
+/* By canonical name or alias. *fixed: the value an alias stands for. */
 const oc_option *oc_options_find(const char *name, size_t n, const char **fixed);
 /* The nearest name that `command` knows, or NULL. */
 const char *oc_options_nearest(const char *name, size_t n, oc_command command);
@@ -63,7 +67,7 @@ typedef struct oc_trainer_arg {
 
 size_t oc_trainer_count(void);
 const oc_trainer_arg *oc_trainer_at(size_t i);
-/* NULL: none of that name that `command` takes; '_' and '-' are the same. */
+/* NULL: none of that name that `command` takes. */
 const oc_trainer_arg *oc_trainer_find(const char *name, size_t n, oc_command command);
 const char *oc_trainer_nearest(const char *word, oc_command command);
 OC_NODISCARD oc_status oc_trainer_check(const oc_trainer_arg *a, const char *value, oc_error *err);

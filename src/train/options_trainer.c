@@ -126,18 +126,11 @@ static bool takes_them(oc_command command) {
     return command == OC_CMD_TRAIN || command == OC_CMD_EVAL || command == OC_CMD_PLAN;
 }
 
-static bool same_name(const char *a, const char *name, size_t n) {
-    if (strlen(a) != n) return false;
-    for (size_t i = 0; i < n; i++)
-        if (a[i] != (name[i] == '_' ? '-' : name[i])) return false;
-    return true;
-}
-
 const oc_trainer_arg *oc_trainer_find(const char *name, size_t n, oc_command command) {
     static const char eval_batch[] = "per-device-eval-batch-size"; /* eval's own micro-batch */
     if (!takes_them(command)) return NULL;
     for (size_t i = 0; i < ROWS; i++) {
-        if (!same_name(table[i].name, name, n)) continue;
+        if (!oc_options_same_name(table[i].name, strlen(table[i].name), name, n)) continue;
         return command == OC_CMD_EVAL && strcmp(table[i].name, eval_batch) == 0 ? NULL : &table[i];
     }
     return NULL;

@@ -111,10 +111,11 @@ static oc_status begin(trainer *t, oc_error *err) {
 
 static oc_status open_data(trainer *t, oc_error *err) {
     const oc_config *c = t->config;
-    OC_TRY(oc_corpus_open(&t->corpus, t->setup, c->data, c->n_data, c->shuffle, err));
+    OC_TRY(oc_corpus_open(&t->corpus, t->setup, NULL, c->data, c->n_data, c->shuffle, err));
     t->setup->text_bytes = oc_corpus_host_bytes(&t->corpus);
     if (c->n_eval_data == 0) return OC_OK;
-    OC_TRY(oc_corpus_open(&t->eval_corpus, t->setup, c->eval_data, c->n_eval_data, false, err));
+    OC_TRY(oc_corpus_open(&t->eval_corpus, t->setup, &t->corpus, c->eval_data, c->n_eval_data,
+                          false, err));
     t->setup->text_bytes += oc_corpus_host_bytes(&t->eval_corpus);
     return OC_OK;
 }
@@ -328,11 +329,11 @@ static oc_status evaluate_on(oc_setup *setup, oc_corpus *corpus, oc_eval_result 
 
 oc_status oc_evaluate(const oc_config *c, oc_eval_result *out, oc_error *err) {
     oc_setup *setup = NULL;
-    oc_corpus corpus = {NULL, NULL, NULL, false};
+    oc_corpus corpus = {.tokenizer = NULL};
     oc_eval_result result = {0, 0, 0};
     OC_TRY(oc_output_check_files(c, err));
     OC_TRY(oc_setup_open(&setup, c, stderr, err));
-    oc_status st = oc_corpus_open(&corpus, setup, c->data, c->n_data, false, err);
+    oc_status st = oc_corpus_open(&corpus, setup, NULL, c->data, c->n_data, false, err);
     if (st == OC_OK) {
         setup->text_bytes = oc_corpus_host_bytes(&corpus);
         if (!c->quiet) oc_setup_print(setup, stderr);
