@@ -32,7 +32,10 @@ find build-coverage -name '*.gcda' -delete
 low=0
 for line in "${parsers[@]}"; do
     read -r name test sources <<<"$line"
-    "build-coverage/$test" >"build-coverage/$test.log" 2>&1
+    "build-coverage/$test" >"build-coverage/$test.log" 2>&1 || {
+        echo "coverage: $test fails, see build-coverage/$test.log" >&2
+        exit 1
+    }
     lines=0 hit=0
     for source in $sources; do
         room=$(basename "$(dirname "$source")")
