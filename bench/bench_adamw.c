@@ -117,18 +117,16 @@ static void *pages(uint64_t bytes) {
 }
 
 static double seconds(int which, oc_device *d, arrays *a) {
+    const oc_update_scalars scalars = {.lr = 1e-4f, .bias1 = 0.1, .bias2 = 0.001, .coef = 1};
     oc_update u = {.kind = OC_ADAMW, .n = a->n, .p = a->p, .m = a->m, .v = a->v, .g = a->g};
     u.g_dtype = OC_F32;
+    u.scalars = &scalars;
     u.copy = a->copy;
     u.copy_dtype = OC_BF16;
-    u.coef = 1;
-    u.lr = 1e-4f;
     u.beta1 = 0.9f;
     u.beta2 = 0.999f;
     u.eps = 1e-8f;
     u.weight_decay = 0.01f;
-    u.bias1 = 0.1;
-    u.bias2 = 0.001;
     double start = bench_now();
     if (which == 0) {
         d->ops->update(d, &u);

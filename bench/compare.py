@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures outcore against its own bounds and against PyTorch and DeepSpeed; standard library only.
 
-    compare.py [adamw] [gemm] [tokenizer] [overlap] [host] [pytorch] [deepspeed]      default: all
+    compare.py [adamw] [gemm] [tokenizer] [plan] [overlap] [early] [host] [pytorch] [deepspeed]   default: all
 
 What is compared takes turns (ABAB...), several steps a turn, and medians over all turns are set
 against each other: other load on the machine disturbs both. The first step of each process warms up
@@ -28,6 +28,9 @@ STEPS = int(os.environ.get("OC_STEPS", "3"))
 WORK = os.path.join(OUT, "work")
 
 median = statistics.median
+
+# Another build's program, measured beside ours in the overlap part.
+BASELINE = os.environ.get("OC_BASELINE")
 
 
 def config(name, **changes):
@@ -72,13 +75,15 @@ def text():
     return path
 
 
-def lanes_of(trace, step):
-    """Per lane of one step: bytes moved and seconds busy, forward and backward apart."""
+def lanes_of(trace, steps):
+    """Per lane of the last of so many steps: bytes moved and seconds busy, forward and backward
+    apart. A step is several submissions, all steps equally many."""
     with open(trace, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    mine = [e for e in events if e["ph"] == "X" and e["args"]["step"] == step
-            and e["args"]["plan"] == "step"]
+    ran = [e for e in events if e["ph"] == "X" and e["args"]["plan"] != "eval"]
+    last = max(e["args"]["step"] for e in ran)
+    mine = [e for e in ran if e["args"]["step"] > last - last // steps]
     forward = [e for e in mine if e["name"].startswith("forward")]
     turn = max((e["ts"] for e in forward), default=0)
     lanes, kinds = {}, {}
@@ -112,11 +117,11 @@ def cpu_by_step(child, log):
     return used
 
 
-def outcore(folder, dtype, seq, micro, accum=1, steps=STEPS, extra=()):
-    """Runs steps + 1 steps; seconds of all but the first."""
+def outcore(folder, dtype, seq, micro, accum=1, steps=STEPS, extra=(), program=None):
+    """Runs steps + 1 steps; seconds of all but the first. program: another build's, for comparison."""
     out = os.path.join(WORK, "model")
     log, trace = os.path.join(WORK, "log.jsonl"), os.path.join(WORK, "trace.json")
-    command = [os.path.join(BUILD, "outcore"), "train", "--init", folder, "--tokenizer", "bytes",
+    command = [program or os.path.join(BUILD, "outcore"), "train", "--init", folder, "--tokenizer", "bytes",
                "--data", text(), "--output", out, "--overwrite", "--dtype", dtype, "--threads",
                str(THREADS), "--seq-length", str(seq), "--micro-batch", str(micro), "--grad-accum",
                str(accum), "--max-steps", str(steps + 1), "--weight-decay", "0.01", "--log", log,
@@ -227,6 +232,13 @@ def overlap(layers=32, seq=512, accum=8):
         legs[f"ratio {ratio}"] = paced(ratio)
     legs["depth-first 1"] = paced(1, "--micro-order", "depth")
     legs["serial 1"] = paced(1, "--serial-lanes")
+    if BASELINE:
+        legs["baseline streamed"] = lambda: outcore(folder, *shape, extra=placed, program=BASELINE)
+        for ratio in rates:
+            rate = f"{rates[ratio]:.0f}B/s"
+            legs[f"baseline {ratio}"] = lambda rate=rate: outcore(
+                folder, *shape, extra=placed + ("--pace", "h2d=" + rate, "--pace", "d2h=" + rate),
+                program=BASELINE)
     results = take_turns(legs)
     compute = seconds(results["resident"])
     report = {}
@@ -247,10 +259,68 @@ def overlap(layers=32, seq=512, accum=8):
     for name in ("depth-first 1", "serial 1"):
         other[name] = seconds(results[name]) / max(compute, most / rates[1])
         row(f"overlap: the same at 1, {name[:-2]}", f"{other[name]:.3f}", "worse")
+    for ratio in rates if BASELINE else ():
+        ours, theirs = results[f"ratio {ratio}"], results[f"baseline {ratio}"]
+        row(f"overlap: step / the baseline's step, link / compute {ratio}",
+            f"{seconds(ours) / seconds(theirs):.3f}", "<= 1")
+    if BASELINE:
+        row("overlap: streamed, no pace: step / the baseline's",
+            f"{seconds(results['streamed']) / seconds(results['baseline streamed']):.3f}", "<= 1")
     save("overlap", {"config": f"llama 512 x {layers} layers, fp32, {accum} x 1 x {seq} tokens, saved "
                      "tensors kept, 6 slots, 3 slabs, interleaved, clip 1",
                      "share_of_resident": share, "ratios": report, "others": other,
                      "results": results, "probe": probe})
+
+
+def plan():
+    """What planning costs: layers x accumulation. A set does not depend on how often its plans run."""
+    lines = bench_program("bench_plan")
+    rows = [dict(zip(("layers", "hidden", "accumulation", "seconds", "ops", "bytes"),
+                     map(float, line.split()))) for line in lines.splitlines()]
+    for r in rows:
+        big = r["hidden"] > 8192
+        row(f"plan: {r['layers']:.0f} layers of {r['hidden']:.0f}, {r['accumulation']:.0f} "
+            "micro-batches", f"{r['seconds']:.2f} s", "< 3 s" if big else "< 1 s",
+            f"{r['ops']:.0f} ops, {r['bytes'] / 1e6:.0f} MB")
+    save("plan", {"rows": rows})
+
+
+def early(layers=16, seq=256):
+    """A step that the optimizer's link bounds: its lane is paced so that late updates take `ratio`
+    times the arithmetic of a step. Late, they begin when the backward has ended and run on under the
+    next forward; early, they run under the backward, and gradients are not folded first."""
+    folder = config("early", num_hidden_layers=layers, hidden_size=512, intermediate_size=1536,
+                    num_attention_heads=8, num_key_value_heads=4)
+    shape = ("bf16", seq, 1, 1)
+    placed = ("--weights-home", "host", "--optimizer-home", "host", "--act-home", "device",
+              "--slots", "6", "--slabs", "3", "--clip-grad-norm", "0")
+    legs = {"late": lambda: outcore(folder, *shape, extra=placed + ("--early-updates", "off")),
+            "early": lambda: outcore(folder, *shape, extra=placed + ("--early-updates", "on"))}
+    probe = take_turns(legs, rounds=1)
+    lanes = {leg: probe[leg][0]["lanes"] for leg in legs}
+    compute = lanes["late"]["compute"]["seconds"]
+    for ratio in (1, 2, 4, 8):
+        for leg in ("late", "early"):
+            rate = lanes["late"]["optim"]["bytes"] / (ratio * compute)
+            mode = "off" if leg == "late" else "on"
+            legs[f"{leg} {ratio}"] = lambda rate=rate, mode=mode: outcore(
+                folder, *shape, extra=placed + ("--early-updates", mode, "--pace",
+                                                f"optim={rate:.0f}B/s"))
+    results = take_turns(legs)
+    report = {}
+    for ratio in (1, 2, 4, 8):
+        for leg in ("late", "early"):
+            name = f"{leg} {ratio}"
+            of = median([r["seconds"][-1] / max(v["seconds"] for v in r["lanes"].values())
+                         for r in results[name]])
+            report[name] = {"step": seconds(results[name]), "of_busiest_lane": of}
+            row(f"{leg} updates: step / busiest lane, optim / compute {ratio}", f"{of:.3f}",
+                "<= 1.05" if leg == "early" and ratio == 8 else "", f"{seconds(results[name]):.2f} s")
+    for ratio in (1, 2, 4, 8):
+        share = seconds(results[f"early {ratio}"]) / seconds(results[f"late {ratio}"])
+        row(f"early / late, optim / compute {ratio}", f"{share:.3f}", "< 1")
+    save("early", {"config": f"llama 512 x {layers} layers, bf16, 1 x {seq} tokens, clip 0",
+                   "ratios": report, "results": results, "probe": probe})
 
 
 def host():
@@ -438,7 +508,7 @@ def tokenizer():
         f"tokenizers library {other['open_seconds']:.3f}")
 
 
-PARTS = {f.__name__: f for f in (adamw, gemm, tokenizer, overlap, host, pytorch, deepspeed)}
+PARTS = {f.__name__: f for f in (adamw, gemm, tokenizer, plan, overlap, early, host, pytorch, deepspeed)}
 
 
 def main():

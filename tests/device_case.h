@@ -7,11 +7,19 @@
 
 #include "device/device.h"
 
+/* Where a device that cannot read the host's arrays has its own. */
+typedef struct case_place {
+    oc_memory *memory;
+    uint64_t marks; /* recorded on the device's queue */
+} case_place;
+
 enum { CASE_ARRAYS = 24, CASE_OUTPUTS = 8, CASE_GUARD = 64 };
 
 typedef struct case_array {
     unsigned char *base; /* as allocated */
     unsigned char *data;
+    uint64_t bytes; /* from base, guard included */
+    uint64_t at;    /* of base in the device's memory */
     oc_dtype dtype;
     int64_t n;
     bool is_output;
@@ -21,11 +29,14 @@ typedef struct case_array {
 
 typedef struct case_run {
     oc_device *device;
+    case_place *place; /* NULL: the device works on the host's arrays */
     oc_dtype dtype;
     const int64_t *shape;
     int64_t skew;
     uint64_t seed;
     int arrays;
+    uint64_t used; /* of the device's memory */
+    int sent;      /* arrays that lie there */
     case_array array[CASE_ARRAYS];
     char message[256]; /* what was wrong with it */
 } case_run;
@@ -39,6 +50,12 @@ void *case_output(case_run *r, oc_dtype t, int64_t n, double length, double scal
 /* Made like an input, compared like an output. */
 void *case_in_place(case_run *r, oc_dtype t, int64_t n, double length, double scale);
 void *case_bytes(case_run *r, uint64_t bytes); /* zeros, 64-byte aligned, not compared */
+
+/* What the device calls a place in an array; NULL stays. */
+void *case_at(const case_run *r, const void *p);
+/* All arrays go to the device / the device has done what was issued, and all arrays come back. */
+void case_send(case_run *r);
+void case_fetch(case_run *r);
 
 void case_free(case_run *r);
 bool case_guards_whole(const case_run *r);

@@ -4,8 +4,8 @@
 
 #include "cmocka_all.h"
 
+#include "build/build.h"
 #include "model/model.h"
-#include "plan/build.h"
 
 static const char llama_untied[] =
     "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_layers\":"

@@ -31,6 +31,7 @@ typedef struct program_spec {
     const char *dir;     /* scratch, for its output */
     const char *cgroup;  /* file that it writes its process id into; NULL: none */
     uint64_t data_limit; /* RLIMIT_DATA; 0: none */
+    const char *after;   /* its memory counts once its stderr holds this; NULL: from the start */
 } program_spec;
 
 static inline uint64_t program_status_bytes(const char *status, const char *key) {
@@ -102,8 +103,11 @@ static inline void program_run(const program_spec *s, program_result *r) {
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) program_child(s, output);
+    bool counts = !s->after;
     while (waitpid(pid, &status, WNOHANG) == 0) {
-        (void)program_look(pid, r);
+        if (!counts) program_read(output, r->text, sizeof r->text);
+        counts = counts || strstr(r->text, s->after);
+        if (counts) (void)program_look(pid, r);
         nanosleep(&pause, NULL);
     }
     r->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;

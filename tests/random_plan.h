@@ -3,13 +3,18 @@
  *
  * A set is built by playing a random program: the generator knows the value in every piece, so each
  * read names what is there. Bodies hash every byte they read into every byte they write; two orders
- * of conflicting ops cannot end in the same bytes. */
+ * of conflicting ops cannot end in the same bytes.
+ *
+ * Contracts: homes are there at the start and the end of every plan; a plan may also take over, or
+ * leave, the content of one transient buffer (rp_builder.kept). Which plan follows which is chosen
+ * among those that fit. */
 #ifndef RANDOM_PLAN_H
 #define RANDOM_PLAN_H
 
 #include "base/checked.h"
 #include "plan/plan.h"
 #include "run/run.h"
+#include "toy_queues.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RP_MAX_BUFFERS = 24, RP_MAX_PIECES = 5, RP_MAX_SUBMISSIONS = 4 };
+enum { RP_MAX_BUFFERS = 24, RP_MAX_PIECES = 5, RP_MAX_SUBMISSIONS = 6, RP_MAX_PLANS = 4 };
 enum { RP_BODY_MIX, RP_BODY_FLAGS, RP_BODY_POISON, RP_BODIES };
 
 typedef struct rp_rng {
@@ -51,7 +56,7 @@ static inline uint64_t rp_hash_inputs(const oc_task *t) {
     return h;
 }
 
-static inline oc_status rp_mix(const oc_task *t, oc_error *err) {
+static inline oc_status rp_mix_now(const oc_task *t, oc_error *err) {
     (void)err;
     rp_rng g = {rp_hash_inputs(t)};
     for (uint32_t i = 0; i < t->op->n_accesses; i++) {
@@ -65,7 +70,7 @@ static inline oc_status rp_mix(const oc_task *t, oc_error *err) {
 }
 
 /* Writes words that are 0 or 1: what predicates read. */
-static inline oc_status rp_flags(const oc_task *t, oc_error *err) {
+static inline oc_status rp_flags_now(const oc_task *t, oc_error *err) {
     (void)err;
     rp_rng g = {rp_hash_inputs(t)};
     for (uint32_t i = 0; i < t->op->n_accesses; i++) {
@@ -78,11 +83,21 @@ static inline oc_status rp_flags(const oc_task *t, oc_error *err) {
     return OC_OK;
 }
 
-static inline oc_status rp_poison(const oc_task *t, oc_error *err) {
+static inline oc_status rp_poison_now(const oc_task *t, oc_error *err) {
     (void)err;
     for (uint32_t i = 0; i < t->op->n_accesses; i++)
         memset(oc_task_address(t, &t->accesses[i]), 0xdb, oc_task_bytes(t, &t->accesses[i]));
     return OC_OK;
+}
+
+static inline oc_status rp_mix(const oc_task *t, oc_error *err) {
+    return toy_issue(t, rp_mix_now, err);
+}
+static inline oc_status rp_flags(const oc_task *t, oc_error *err) {
+    return toy_issue(t, rp_flags_now, err);
+}
+static inline oc_status rp_poison(const oc_task *t, oc_error *err) {
+    return toy_issue(t, rp_poison_now, err);
 }
 
 static oc_body *const rp_bodies[RP_BODIES] = {rp_mix, rp_flags, rp_poison};
@@ -94,26 +109,39 @@ typedef struct rp_limits {
     uint32_t piece_bytes; /* multiple of 64; flags have one piece of 64 */
 } rp_limits;
 
+/* Kinds of values. Homes are of two kinds, which a plan may move by different numbers of versions.
+ */
+enum { RP_FRESH = OC_V_USER, RP_HOME, RP_OTHER_HOME, RP_KEPT };
+
 typedef struct rp_builder {
     rp_rng *rng;
     oc_plan_builder *b;
     uint32_t n_buffers;
     oc_value now[RP_MAX_BUFFERS][RP_MAX_PIECES];
-    uint32_t flags[RP_MAX_BUFFERS], n_flags; /* buffers of words that are 0 or 1 */
+    bool maybe[RP_MAX_BUFFERS][RP_MAX_PIECES]; /* a predicate may have kept it from being written */
+    bool may_skip;                             /* of the op at hand */
+    uint32_t flags[RP_MAX_BUFFERS], n_flags;   /* buffers of words that are 0 or 1 */
+    uint32_t kept;                             /* the transient buffer that contracts may name */
+    uint8_t advance[OC_V_COUNT];               /* of the plan at hand */
     uint32_t fresh;
     uint16_t lanes[OC_LANE_COUNT];
     uint32_t n_lanes, piece_bytes;
 } rp_builder;
 
-static const oc_value rp_none = {0, 0, 0, 0, 0};
+static const oc_value rp_none;
 
+/* What piece 0 of a home holds. */
 static inline oc_value rp_home(uint32_t buffer, uint16_t version) {
-    return (oc_value){.what = OC_V_USER, .version = version, .block = buffer};
+    return (oc_value){
+        .what = buffer % 2 ? RP_HOME : RP_OTHER_HOME, .version = version, .block = buffer};
 }
 
 static inline oc_value rp_fresh(rp_builder *x, uint32_t buffer) {
     x->fresh++;
-    return (oc_value){.what = OC_V_USER + 1, .micro = (uint16_t)x->fresh, .block = buffer};
+    return (oc_value){.what = RP_FRESH,
+                      .micro = (uint16_t)x->fresh,
+                      .block = buffer,
+                      .piece = rp_below(x->rng, 3)};
 }
 
 static inline uint32_t rp_add_buffer(rp_builder *x, oc_buffer_life life, uint32_t alias,
@@ -142,6 +170,7 @@ static inline void rp_add_buffers(rp_builder *x) {
     rp_rng *g = x->rng;
     for (uint32_t i = 0, n = 1 + rp_below(g, 4); i < n; i++)
         rp_add_buffer(x, OC_LIFE_CARRIED, 0, false);
+    x->kept = x->n_buffers;
     for (uint32_t i = 0, n = 1 + rp_below(g, 4); i < n; i++)
         rp_add_buffer(x, OC_LIFE_TRANSIENT, 0, false);
     if (rp_chance(g, 50))
@@ -152,14 +181,15 @@ static inline void rp_add_buffers(rp_builder *x) {
     if (rp_chance(g, 60)) rp_add_buffer(x, OC_LIFE_CARRIED, 0, true);
 }
 
-/* A range of pieces that all hold one value. */
+/* A range of pieces whose values are one access's. */
 static inline void rp_same_range(rp_builder *x, uint32_t id, uint32_t *first, uint32_t *count) {
     uint32_t pieces = oc_plan_buffer_at(x->b, id)->pieces;
     *first = rp_below(x->rng, pieces);
     uint32_t most = 1 + rp_below(x->rng, pieces);
+    oc_value v = x->now[id][*first];
     *count = 1;
     while (*count < most && *first + *count < pieces &&
-           oc_value_equal(x->now[id][*first], x->now[id][*first + *count]))
+           oc_value_equal(oc_value_at(v, *first, *first + *count), x->now[id][*first + *count]))
         ++*count;
 }
 
@@ -170,7 +200,15 @@ static inline void rp_set(rp_builder *x, uint32_t id, uint32_t first, uint32_t c
             for (uint32_t p = 0; p < RP_MAX_PIECES; p++)
                 x->now[j][p] = rp_none;
     for (uint32_t p = first; p < first + count; p++)
-        x->now[id][p] = v;
+        x->now[id][p] = oc_value_at(v, first, p);
+}
+
+static inline void rp_write(rp_builder *x, oc_role role, uint32_t id, uint32_t first,
+                            uint32_t count, oc_value v) {
+    oc_plan_access(x->b, role, OC_WRITE, id, first, count, v, rp_none);
+    rp_set(x, id, first, count, v);
+    for (uint32_t p = first; p < first + count; p++)
+        x->maybe[id][p] = x->may_skip;
 }
 
 static inline void rp_random_access(rp_builder *x, uint32_t id, oc_role role) {
@@ -185,23 +223,22 @@ static inline void rp_random_access(rp_builder *x, uint32_t id, oc_role role) {
         oc_plan_access(x->b, role, OC_READ, id, first, count, was, rp_none);
         if (!writable || !rp_chance(g, 20)) return;
         oc_value v = rp_fresh(x, id); /* read, then overwritten by the same op */
-        oc_plan_access(x->b, role, OC_WRITE, id, first, count, v, rp_none);
-        rp_set(x, id, first, count, v);
+        rp_write(x, role, id, first, count, v);
         return;
     }
     oc_value v = rp_fresh(x, id);
     if (readable && rp_chance(g, 40)) {
         oc_plan_access(x->b, role, OC_FOLD, id, first, count, was, v);
-    } else {
-        count = 1 + rp_below(g, b->pieces - first);
-        oc_plan_access(x->b, role, OC_WRITE, id, first, count, v, rp_none);
+        rp_set(x, id, first, count, v);
+        return;
     }
-    rp_set(x, id, first, count, v);
+    rp_write(x, role, id, first, 1 + rp_below(g, b->pieces - first), v);
 }
 
 static inline oc_op rp_blank_op(rp_builder *x) {
     return (oc_op){.kind = (uint16_t)rp_below(x->rng, OC_OP_UPDATE),
                    .lane = x->lanes[rp_below(x->rng, x->n_lanes)],
+                   .always = rp_chance(x->rng, 10),
                    .piece = UINT32_MAX,
                    .blocks = 1,
                    .pred = OC_NO_BUFFER,
@@ -219,9 +256,9 @@ static inline void rp_flag_op(rp_builder *x, uint32_t id, oc_value v) {
 
 static inline void rp_random_op(rp_builder *x) {
     rp_rng *g = x->rng;
-    uint32_t last_flags = x->flags[x->n_flags - 1];
-    if (oc_plan_buffer_at(x->b, last_flags)->life == OC_LIFE_CARRIED && rp_chance(g, 10)) {
-        rp_flag_op(x, last_flags, rp_fresh(x, last_flags));
+    uint32_t flags = x->flags[rp_below(g, x->n_flags)];
+    if (rp_chance(g, 8)) {
+        rp_flag_op(x, flags, rp_fresh(x, flags));
         return;
     }
     oc_op op = rp_blank_op(x);
@@ -230,6 +267,7 @@ static inline void rp_random_op(rp_builder *x) {
         op.pred = x->flags[rp_below(g, x->n_flags)];
         op.pred_index = rp_below(g, 16);
     }
+    x->may_skip = op.pred != OC_NO_BUFFER;
     oc_plan_op(x->b, &op);
     if (op.pred != OC_NO_BUFFER) {
         oc_plan_access(x->b, OC_ROLE_CELLS_IN, OC_READ, op.pred, 0, 1, x->now[op.pred][0], rp_none);
@@ -250,37 +288,103 @@ static inline void rp_random_op(rp_builder *x) {
     }
 }
 
-/* Homes that were changed end at version 1, as a plan's must. */
-static inline void rp_settle(rp_builder *x) {
-    for (uint32_t id = 0; id < x->n_buffers; id++) {
-        const oc_buffer *b = oc_plan_buffer_at(x->b, id);
-        if (b->life != OC_LIFE_CARRIED) continue;
-        bool dirty = false;
-        for (uint32_t p = 0; p < b->pieces; p++)
-            dirty |= !oc_value_equal(x->now[id][p], rp_home(id, 0));
-        if (!dirty) continue;
+/* Every piece of a buffer comes to hold what a contract says: `goal` for piece 0. */
+static inline void rp_settle(rp_builder *x, uint32_t id, oc_value goal) {
+    const oc_buffer *b = oc_plan_buffer_at(x->b, id);
+    for (uint32_t p = 0; p < b->pieces; p++) {
+        oc_value want = oc_value_at(goal, 0, p), was = x->now[id][p];
+        if (oc_value_equal(was, want)) continue;
         if (rp_is_flags(x, id)) {
-            rp_flag_op(x, id, rp_home(id, 1));
+            rp_flag_op(x, id, want);
             continue;
         }
-        for (uint32_t p = 0; p < b->pieces; p++) {
-            oc_op op = rp_blank_op(x);
-            oc_plan_op(x->b, &op);
-            oc_plan_access(x->b, OC_ROLE_DST, OC_FOLD, id, p, 1, x->now[id][p], rp_home(id, 1));
-            rp_set(x, id, p, 1, rp_home(id, 1));
+        oc_op op = rp_blank_op(x);
+        x->may_skip = false;
+        oc_plan_op(x->b, &op);
+        if (was.what == OC_V_NONE || x->maybe[id][p] || rp_chance(x->rng, 20)) {
+            rp_write(x, OC_ROLE_DST, id, p, 1, want);
+            continue;
         }
+        oc_plan_access(x->b, OC_ROLE_DST, OC_FOLD, id, p, 1, was, want);
+        rp_set(x, id, p, 1, want);
     }
 }
 
-static inline void rp_add_plan(rp_builder *x, uint32_t n_ops, const char *name) {
-    oc_plan_begin(x->b, name);
+static inline oc_value rp_kept(const rp_builder *x, uint16_t version) {
+    return (oc_value){.what = RP_KEPT, .version = version, .block = x->kept};
+}
+
+static inline bool rp_is_home(const rp_builder *x, uint32_t id) {
+    return oc_plan_buffer_at(x->b, id)->life == OC_LIFE_CARRIED;
+}
+
+/* What the plan finds: into the contract, and into `now`. */
+static inline void rp_start(rp_builder *x, bool keeps) {
     x->fresh = 0;
-    for (uint32_t id = 0; id < x->n_buffers; id++)
-        for (uint32_t p = 0; p < RP_MAX_PIECES; p++)
-            x->now[id][p] = oc_plan_buffer_at(x->b, id)->initial;
+    memset(x->now, 0, sizeof x->now);
+    memset(x->maybe, 0, sizeof x->maybe);
+    for (uint32_t id = 0; id < x->n_buffers; id++) {
+        const oc_buffer *b = oc_plan_buffer_at(x->b, id);
+        if (b->life == OC_LIFE_TRANSIENT) continue;
+        rp_set(x, id, 0, b->pieces, b->initial);
+        if (rp_is_home(x, id)) oc_plan_starts(x->b, id, 0, UINT32_MAX, b->initial);
+    }
+    if (!keeps) return;
+    rp_set(x, x->kept, 0, oc_plan_buffer_at(x->b, x->kept)->pieces, rp_kept(x, 0));
+    oc_plan_starts(x->b, x->kept, 0, UINT32_MAX, rp_kept(x, 0));
+}
+
+static inline void rp_end(rp_builder *x, bool keeps) {
+    for (uint32_t id = 0; id < x->n_buffers; id++) {
+        if (!rp_is_home(x, id)) continue;
+        oc_value v = rp_home(id, x->advance[rp_home(id, 0).what]);
+        rp_settle(x, id, v);
+        oc_plan_ends(x->b, id, 0, UINT32_MAX, v);
+    }
+    if (!keeps) return;
+    rp_settle(x, x->kept, rp_kept(x, x->advance[RP_KEPT]));
+    oc_plan_ends(x->b, x->kept, 0, UINT32_MAX, rp_kept(x, x->advance[RP_KEPT]));
+}
+
+static inline void rp_add_plan(rp_builder *x, uint32_t n_ops, const char *name, bool starts_kept,
+                               bool ends_kept) {
+    oc_plan_begin(x->b, name);
+    for (uint32_t w = RP_HOME; w <= RP_KEPT; w++) {
+        x->advance[w] = (uint8_t)rp_below(x->rng, 3);
+        oc_plan_advances(x->b, (oc_what)w, x->advance[w]);
+    }
+    rp_start(x, starts_kept);
     for (uint32_t i = 0; i < n_ops; i++)
         rp_random_op(x);
-    rp_settle(x);
+    rp_end(x, ends_kept);
+}
+
+/* Plans that fit one behind the other, most of them. */
+static inline void rp_add_plans(rp_builder *x, const rp_limits *lim) {
+    static const char *const names[RP_MAX_PLANS] = {"p0", "p1", "p2", "p3"};
+    bool starts[RP_MAX_PLANS], ends[RP_MAX_PLANS];
+    uint32_t n = 1 + rp_below(x->rng, lim->max_plans);
+    for (uint32_t p = 0; p < n; p++) {
+        starts[p] = p && rp_chance(x->rng, 40);
+        ends[p] = rp_chance(x->rng, 40);
+        uint32_t n_ops = lim->min_ops + rp_below(x->rng, lim->max_ops - lim->min_ops + 1);
+        rp_add_plan(x, n_ops, names[p], starts[p], ends[p]);
+    }
+    for (uint32_t a = 0; a < n; a++) {
+        if (!starts[a] && (a == 0 || rp_chance(x->rng, 70))) oc_plan_follows(x->b, OC_NO_PLAN, a);
+        for (uint32_t b = 0; b < n; b++)
+            if ((!starts[b] || ends[a]) && rp_chance(x->rng, 85)) oc_plan_follows(x->b, a, b);
+    }
+}
+
+static inline void rp_choose_lanes(rp_builder *x, uint32_t max_lanes) {
+    for (uint16_t l = 0; l < OC_LANE_COUNT; l++) {
+        uint32_t at = rp_below(x->rng, l + 1u); /* a random permutation */
+        x->lanes[l] = x->lanes[at];
+        x->lanes[at] = l;
+        if (rp_chance(x->rng, 35)) oc_plan_unordered(x->b, (oc_lane)l);
+    }
+    x->n_lanes = 2 + rp_below(x->rng, max_lanes - 1);
 }
 
 /* NULL and *err on failure. */
@@ -290,20 +394,27 @@ static inline oc_plan_set *rp_make(rp_rng *g, const rp_limits *lim, oc_error *er
     x.rng = g;
     x.piece_bytes = lim->piece_bytes;
     if (oc_plan_builder_new(&x.b, err) != OC_OK) return NULL;
-    for (uint16_t l = 0; l < OC_LANE_COUNT; l++) {
-        uint32_t at = rp_below(g, l + 1u); /* a random permutation */
-        x.lanes[l] = x.lanes[at];
-        x.lanes[at] = l;
-    }
-    x.n_lanes = 2 + rp_below(g, lim->max_lanes - 1);
+    rp_choose_lanes(&x, lim->max_lanes);
     rp_add_buffers(&x);
-    static const char *const names[] = {"p0", "p1", "p2", "p3"};
-    for (uint32_t p = 0, n = 1 + rp_below(g, lim->max_plans); p < n; p++)
-        rp_add_plan(&x, lim->min_ops + rp_below(g, lim->max_ops - lim->min_ops + 1), names[p]);
+    rp_add_plans(&x, lim);
     oc_plan_set *s = NULL;
     if (oc_plan_finish(x.b, &s, err) != OC_OK) s = NULL;
     oc_plan_builder_free(x.b);
     return s;
+}
+
+/* A random walk over the successions that the set lists; returns its length. */
+static inline uint32_t rp_walk(rp_rng *g, const oc_plan_set *s,
+                               uint32_t order[RP_MAX_SUBMISSIONS]) {
+    uint32_t n = 0, most = 1 + rp_below(g, RP_MAX_SUBMISSIONS);
+    while (n < most) {
+        uint32_t legal[OC_MAX_PLANS], n_legal = 0;
+        for (uint32_t p = 0; p < s->n_plans; p++)
+            if (n ? s->follows[order[n - 1]][p] : s->opens[p]) legal[n_legal++] = p;
+        if (n_legal == 0) break;
+        order[n++] = legal[rp_below(g, n_legal)];
+    }
+    return n;
 }
 
 /* ---- memory and the sequential reference ---- */
@@ -381,102 +492,6 @@ static inline void rp_reference(const oc_plan_set *s, void *const *bases, const 
             (void)!rp_bodies[o->body](&t, &e);
         }
     }
-}
-
-/* ---- happens-before, the slow and obvious way ---- */
-
-enum { RP_MAX_NODES = 512 };
-
-typedef struct rp_order { /* before[i]: bits of the ops that are certainly done when i starts */
-    uint64_t before[RP_MAX_NODES][RP_MAX_NODES / 64];
-} rp_order;
-
-static inline void rp_edge(rp_order *o, uint32_t from, uint32_t to) {
-    for (uint32_t w = 0; w < RP_MAX_NODES / 64; w++)
-        o->before[to][w] |= o->before[from][w];
-    o->before[to][from / 64] |= 1ull << (from % 64);
-}
-
-static inline bool rp_is_before(const rp_order *o, uint32_t from, uint32_t to) {
-    return o->before[to][from / 64] >> (from % 64) & 1;
-}
-
-static inline uint32_t rp_find(const oc_plan *p, uint32_t lane, uint32_t seq) {
-    for (uint32_t i = 0, n = 0; i < p->n_ops; i++)
-        if (p->ops[i].lane == lane && ++n == seq) return i;
-    return UINT32_MAX;
-}
-
-static inline bool rp_conflict(const oc_plan_set *s, const oc_access *a, const oc_access *b,
-                               bool other_plan) {
-    if (a->mode == OC_READ && b->mode == OC_READ) return false;
-    const oc_buffer *x = &s->buffers[a->buffer], *y = &s->buffers[b->buffer];
-    if (x->alias && x->alias == y->alias) return true;
-    if (a->buffer != b->buffer) return false;
-    if (other_plan && x->life == OC_LIFE_SUBMISSION) return false;
-    return a->first < b->first + b->count && b->first < a->first + a->count;
-}
-
-/* Nodes: a's ops, then b's. */
-static inline bool rp_build_order(const oc_plan_set *s, uint32_t ia, uint32_t ib, rp_order *o) {
-    const oc_plan *plans[2] = {&s->plans[ia], &s->plans[ib]};
-    uint32_t n_a = plans[0]->n_ops, last[OC_LANE_COUNT];
-    memset(o, 0, sizeof *o);
-    memset(last, 0xff, sizeof last);
-    for (uint32_t k = 0; k < 2; k++) {
-        const oc_plan *p = plans[k];
-        uint32_t base = k ? n_a : 0;
-        for (uint32_t i = 0; i < p->n_ops; i++) {
-            const oc_op *op = &p->ops[i];
-            if (last[op->lane] != UINT32_MAX) rp_edge(o, last[op->lane], base + i);
-            last[op->lane] = base + i;
-            for (uint32_t w = 0; w < op->n_waits; w++) {
-                const oc_wait *x = &p->waits[op->first_wait + w];
-                uint32_t from = rp_find(p, x->lane, x->seq);
-                if (from == UINT32_MAX || from >= i) return false;
-                rp_edge(o, base + from, base + i);
-            }
-            for (uint32_t w = 0; k && w < s->n_pairs[ia][ib]; w++) {
-                const oc_wait *x = &s->pairs[ia][ib][w];
-                if (x->op != i) continue;
-                uint32_t from = rp_find(plans[0], x->lane, x->seq);
-                if (from == UINT32_MAX) return false;
-                rp_edge(o, from, base + i);
-            }
-        }
-    }
-    return true;
-}
-
-static inline bool rp_pair_ordered(const oc_plan_set *s, uint32_t ia, uint32_t ib, rp_order *o) {
-    if (!rp_build_order(s, ia, ib, o)) return false;
-    const oc_plan *a = &s->plans[ia], *b = &s->plans[ib];
-    uint32_t n = a->n_ops + b->n_ops;
-    for (uint32_t j = 0; j < n; j++) {
-        const oc_plan *pj = j < a->n_ops ? a : b;
-        const oc_op *oj = &pj->ops[j < a->n_ops ? j : j - a->n_ops];
-        for (uint32_t i = 0; i < j; i++) {
-            if (rp_is_before(o, i, j)) continue;
-            const oc_plan *pi = i < a->n_ops ? a : b;
-            const oc_op *oi = &pi->ops[i < a->n_ops ? i : i - a->n_ops];
-            bool cross = (i < a->n_ops) != (j < a->n_ops);
-            for (uint32_t x = 0; x < oi->n_accesses; x++)
-                for (uint32_t y = 0; y < oj->n_accesses; y++)
-                    if (rp_conflict(s, &pi->accesses[oi->first_access + x],
-                                    &pj->accesses[oj->first_access + y], cross))
-                        return false;
-        }
-    }
-    return true;
-}
-
-/* Is every pair of conflicting accesses ordered, in every plan and every ordered pair of plans? */
-static inline bool rp_all_ordered(const oc_plan_set *s) {
-    static rp_order o;
-    for (uint32_t a = 0; a < s->n_plans; a++)
-        for (uint32_t b = 0; b < s->n_plans; b++)
-            if (!rp_pair_ordered(s, a, b, &o)) return false;
-    return true;
 }
 
 #endif

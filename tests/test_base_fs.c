@@ -78,6 +78,39 @@ static void a_failed_write_keeps_the_old_file(void **state) {
     free(text);
 }
 
+static void copies_are_whole_or_not_there(void **state) {
+    (void)state;
+    char from[SCRATCH_BYTES], to[SCRATCH_BYTES], temporary[SCRATCH_BYTES];
+    oc_error err;
+    char *text;
+    size_t bytes;
+    enum { N = 100000 }; /* more than is copied at a time, and no multiple of it */
+    static char many[N + 1];
+    for (int i = 0; i < N; i++)
+        many[i] = (char)('a' + i % 23);
+    scratch_write(dir, "from", many);
+    scratch_path(from, dir, "from");
+    scratch_path(to, dir, "to");
+    scratch_path(temporary, dir, "to.tmp");
+    for (int i = 0; i < 2; i++) { /* anew, and over an earlier one */
+        assert_int_equal(oc_fs_copy_atomic(to, from, &err), OC_OK);
+        assert_int_equal(oc_fs_read(&text, &bytes, to, N, &err), OC_OK);
+        assert_int_equal(bytes, N);
+        assert_memory_equal(text, many, N);
+        free(text);
+    }
+    assert_false(oc_fs_exists(temporary));
+    assert_int_equal(oc_fs_copy_atomic(to, scratch_path(from, dir, "none"), &err), OC_E_NOTFOUND);
+    assert_non_null(strstr(err.message, "none"));
+    /* A directory opens, but cannot be read. */
+    assert_int_equal(oc_fs_copy_atomic(to, dir, &err), OC_E_IO);
+    assert_non_null(strstr(err.message, dir));
+    assert_false(oc_fs_exists(temporary));
+    assert_int_equal(oc_fs_read(&text, &bytes, to, N, &err), OC_OK);
+    assert_int_equal(bytes, N);
+    free(text);
+}
+
 static void reads_are_whole_and_bounded(void **state) {
     (void)state;
     char path[SCRATCH_BYTES];
@@ -167,6 +200,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(directories_are_made_with_parents, set_up, tear_down),
         cmocka_unit_test_setup_teardown(atomic_writes_replace_and_leave_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_write_keeps_the_old_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(copies_are_whole_or_not_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reads_are_whole_and_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_temporaries_are_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(rename_refuses_full_directories, set_up, tear_down),

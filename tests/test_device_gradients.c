@@ -213,11 +213,12 @@ static void check_cross_entropy(float cap) {
     float *logits = case_input(&r, OC_F32, ROWS * CLASSES, 4);
     float *grad = values(&r, ROWS * CLASSES);
     const int32_t labels[ROWS] = {8, -100, 2};
+    const float dscale = 1;
     ce_case c = {.logits = logits, .labels = labels, .cap = cap};
     ce_loss(&c);
     for (int v = 0; v < CLASSES; v += TILE) {
-        device->ops->ce_grad(device, ROWS, tile_width(v), v, c.capped + v * ROWS, labels, c.lse, 1,
-                             cap, OC_F32, grad + v * ROWS);
+        device->ops->ce_grad(device, ROWS, tile_width(v), v, c.capped + v * ROWS, labels, c.lse,
+                             &dscale, cap, OC_F32, grad + v * ROWS);
     }
     check_gradient("cross-entropy", logits, ROWS * CLASSES, grad, ce_loss, &c);
     case_free(&r);

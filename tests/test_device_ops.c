@@ -101,11 +101,11 @@ static void update_in_parts_changes_no_bit(void **state) {
         v[0][i] = v[1][i] = 1 + sinf(3 * (float)i);
         g[i] = sinf(5 * (float)i);
     }
-    oc_update u = {.kind = OC_ADAMW, .copy_dtype = OC_BF16, .coef = 1, .lr = 0.1f};
+    const oc_update_scalars scalars = {.lr = 0.1f, .bias1 = 0.1, .bias2 = 0.1, .coef = 1};
+    oc_update u = {.kind = OC_ADAMW, .copy_dtype = OC_BF16, .scalars = &scalars};
     u.beta1 = u.beta2 = 0.9f;
     u.weight_decay = 0.1f;
     u.eps = 1e-8f;
-    u.bias1 = u.bias2 = 0.1;
     const int cut[2][3] = {{N, N, N}, {21, 90, N}};
     for (int way = 0; way < 2; way++) {
         int at = 0;

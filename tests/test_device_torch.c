@@ -75,8 +75,9 @@ static void check_optimizer(const oc_device *d, const json_t *o) {
     const json_t *grads = json_object_get(o, "grads");
     numbers p = get(o, "p0"), want = get(o, "p");
     float m[MOST] = {0}, v[MOST] = {0};
-    oc_update u = {.kind = (oc_optimizer_kind)get_number(o, "kind"), .n = p.n, .coef = 1};
-    u.lr = get_number(o, "lr");
+    oc_update u = {.kind = (oc_optimizer_kind)get_number(o, "kind"), .n = p.n};
+    oc_update_scalars scalars = {.lr = get_number(o, "lr"), .coef = 1};
+    u.scalars = &scalars;
     u.beta1 = get_number(o, "beta1");
     u.beta2 = get_number(o, "beta2");
     u.eps = get_number(o, "eps");
@@ -88,12 +89,12 @@ static void check_optimizer(const oc_device *d, const json_t *o) {
     for (size_t t = 0; t < json_array_size(grads); t++) {
         numbers g = from_array(json_array_get(grads, t), "grads");
         u.g = g.x;
-        u.bias1 = 1 - pow(get_number(o, "beta1"), (double)t + 1);
-        u.bias2 = 1 - pow(get_number(o, "beta2"), (double)t + 1);
+        scalars.bias1 = 1 - pow(get_number(o, "beta1"), (double)t + 1);
+        scalars.bias2 = 1 - pow(get_number(o, "beta2"), (double)t + 1);
         d->ops->update((oc_device *)(uintptr_t)d, &u);
     }
     /* A few fp32 roundings of p, and of each step, which is about lr. */
-    double step = u.lr * (double)json_array_size(grads);
+    double step = scalars.lr * (double)json_array_size(grads);
     check(json_string_value(json_object_get(o, "name")), p.x, &want, 3e-7, 2e-6 * step);
 }
 
@@ -210,6 +211,7 @@ static void check_cross_entropy(oc_device *d, const json_t *o, float cap) {
         label[i] = (int32_t)labels.exact[i];
     float max[MOST], sum[MOST], target[MOST], lse[MOST], grad[MOST];
     double loss;
+    const float dscale = 1;
     if (cap > 0) {
         numbers capped = get(o, "capped");
         d->ops->soft_cap(d, rows * classes, cap, logits.x);
@@ -218,7 +220,7 @@ static void check_cross_entropy(oc_device *d, const json_t *o, float cap) {
     d->ops->ce_init(d, rows, max, sum, target);
     d->ops->ce_update(d, rows, classes, 0, logits.x, label, max, sum, target);
     d->ops->ce_loss(d, rows, label, max, sum, target, lse, &loss);
-    d->ops->ce_grad(d, rows, classes, 0, logits.x, label, lse, 1, cap, OC_F32, grad);
+    d->ops->ce_grad(d, rows, classes, 0, logits.x, label, lse, &dscale, cap, OC_F32, grad);
     assert_true(fabs(loss - get_number(o, "loss_sum")) < 1e-5);
     check("dlogits", grad, &want, 2e-6, 2e-6);
 }

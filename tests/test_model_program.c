@@ -296,7 +296,7 @@ static void rig_backward(rig *r, bool recompute, float dscale) {
     for (int i = 0; i < CHUNKS; i++) {
         poison_work(r);
         oc_program_head_backward(&r->shape, &r->blocks[CHUNK0 + i], r->weights[CHUNK0 + i],
-                                 &r->batch, dscale, r->grads[CHUNK0 + i], r->state, r->head_work);
+                                 &r->batch, &dscale, r->grads[CHUNK0 + i], r->state, r->head_work);
     }
     oc_program_final_backward(&r->shape, &r->blocks[FINAL], r->weights[FINAL], r->act[LAYERS], r->d,
                               r->grads[FINAL], r->state);

@@ -253,7 +253,7 @@ static void backward(const fixture *f, const oc_program_shape *s, const oc_progr
                      buffers *x, bool recompute) {
     const oc_model *m = f->model;
     for (int32_t i = m->first_head; i < m->first_head + m->n_head; i++)
-        oc_program_head_backward(s, &m->blocks[i], f->w[i], b, 1.0f, f->g[i], x->state,
+        oc_program_head_backward(s, &m->blocks[i], f->w[i], b, &(float){1}, f->g[i], x->state,
                                  x->head_work);
     oc_program_final_backward(s, &m->blocks[m->final_norm_block], f->w[m->final_norm_block],
                               x->act[m->n_layers], x->d, f->g[m->final_norm_block], x->state);

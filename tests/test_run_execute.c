@@ -1,82 +1,15 @@
 /* test_run_execute.c - what the executor promises beyond right bytes: errors, predicates, pacing,
- * serial order, overlap of two plans, the trace, page protection, no allocation in a step. */
-#include "random_plan.h"
-
-#include "base/clock.h"
+ * serial order, overlap of two plans, the trace, page protection, no allocation in a step. On
+ * queues: test_run_queues.c. */
+#include "run_case.h"
 
 #include <jansson.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <semaphore.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stddef.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#endif
-
-enum { PAGE = 4096, MAX_LOG = 64 };
-enum { BODY_COUNT, BODY_GATE, BODY_AFTER, BODY_SIGNAL, BODY_STRAY, N_BODIES };
-
-typedef struct probe {
-    uint32_t fail_from; /* ops with this index and above fail */
-    sem_t open;         /* BODY_GATE waits for it */
-    sem_t entered;      /* BODY_GATE posts it first; BODY_AFTER waits for it */
-    sem_t reached;      /* BODY_SIGNAL posts it */
-    atomic_int inside, most_inside;
-    atomic_uint n_log;
-    uint32_t log[MAX_LOG];
-    int stray;
-} probe;
-
-static oc_status count_body(const oc_task *t, oc_error *err) {
-    probe *p = t->user;
-    uint32_t index = (uint32_t)(t->op - t->plan->ops);
-    int in = atomic_fetch_add(&p->inside, 1) + 1;
-    if (in > atomic_load(&p->most_inside)) atomic_store(&p->most_inside, in);
-    unsigned at = atomic_fetch_add(&p->n_log, 1);
-    if (at < MAX_LOG) p->log[at] = index;
-    uint64_t *counter = oc_task_role(t, OC_ROLE_GRAD);
-    if (counter) ++*counter;
-    atomic_fetch_sub(&p->inside, 1);
-    if (index >= p->fail_from) return oc_fail(err, OC_E_IO, "disk gone at op %u", index);
-    return OC_OK;
-}
-
-static oc_status gate_body(const oc_task *t, oc_error *err) {
-    probe *p = t->user;
-    sem_post(&p->entered);
-    while (sem_wait(&p->open) != 0) {
-    }
-    return count_body(t, err);
-}
-
-static oc_status after_body(const oc_task *t, oc_error *err) {
-    while (sem_wait(&((probe *)t->user)->entered) != 0) {
-    }
-    return count_body(t, err);
-}
-
-static oc_status signal_body(const oc_task *t, oc_error *err) {
-    oc_status s = count_body(t, err);
-    sem_post(&((probe *)t->user)->reached);
-    return s;
-}
 
 /* Declared: reads SRC, writes DST. Buffer 2 is none of its business. */
 static oc_status stray_body(const oc_task *t, oc_error *err) {
@@ -100,101 +33,12 @@ static oc_status stray_body(const oc_task *t, oc_error *err) {
     return OC_OK;
 }
 
-static oc_body *const bodies[N_BODIES] = {count_body, gate_body, after_body, signal_body,
-                                          stray_body};
-
-typedef struct rig {
-    oc_plan_builder *b;
-    oc_plan_set *set;
-    rp_memory mem;
-    probe probe;
-    oc_run_spec spec;
-    oc_run *run;
-    oc_error err;
-} rig;
-
-static void rig_begin(rig *x) {
-    memset(x, 0, sizeof *x);
-    x->probe.fail_from = UINT32_MAX;
-    assert_int_equal(sem_init(&x->probe.open, 0, 0), 0);
-    assert_int_equal(sem_init(&x->probe.entered, 0, 0), 0);
-    assert_int_equal(sem_init(&x->probe.reached, 0, 0), 0);
-    assert_int_equal(oc_plan_builder_new(&x->b, &x->err), OC_OK);
-}
-
-static oc_buffer_id rig_home(rig *x, const char *name, uint32_t id, uint64_t bytes) {
-    return oc_plan_buffer(x->b, name, OC_TIER_HOST, OC_USE_WEIGHTS, OC_LIFE_CARRIED, bytes, 0, 0,
-                          rp_home(id, 0));
-}
-
-static oc_op rig_op(oc_lane lane, uint16_t body) {
-    return (oc_op){.kind = OC_OP_FORWARD,
-                   .lane = (uint16_t)lane,
-                   .body = body,
-                   .micro = 3,
-                   .block = 5,
-                   .piece = UINT32_MAX,
-                   .blocks = 1,
-                   .pred = OC_NO_BUFFER,
-                   .index = OC_NO_BUFFER};
-}
-
-/* Adds one to the counter in buffer id, step `at` of `of` in its plan. */
-static void rig_count(rig *x, oc_op op, oc_buffer_id id, uint32_t at, uint32_t of) {
-    oc_value from = rp_home(id, 0), to = rp_home(id, 0);
-    from.stage = (uint16_t)at;
-    to.stage = (uint16_t)(at + 1);
-    if (at + 1 == of) to = rp_home(id, 1);
-    oc_plan_op(x->b, &op);
-    oc_plan_access(x->b, OC_ROLE_GRAD, OC_FOLD, id, 0, UINT32_MAX, from, to);
-}
-
-static void rig_finish(rig *x) {
-    oc_status s = oc_plan_finish(x->b, &x->set, &x->err);
-    oc_plan_builder_free(x->b);
-    if (s == OC_OK) s = oc_plan_verify(x->set, &x->err);
-    if (s != OC_OK) fail_msg("%s", x->err.message);
-    rp_memory_init(&x->mem, x->set, 1);
-    for (int t = 0; t < OC_TIER_COUNT; t++)
-        memset(x->mem.bases[t], 0, (size_t)x->mem.bytes[t]);
-    x->spec =
-        (oc_run_spec){.set = x->set, .bodies = bodies, .n_bodies = N_BODIES, .user = &x->probe};
-    memcpy(x->spec.bases, x->mem.bases, sizeof x->spec.bases);
-}
-
-static void rig_open(rig *x) {
-    if (oc_run_open(&x->run, &x->spec, &x->err) != OC_OK) fail_msg("%s", x->err.message);
-}
-
-static uint64_t rig_submit(rig *x, uint32_t plan) {
-    uint32_t copy;
-    uint64_t ticket;
-    assert_int_equal(oc_run_begin(x->run, &copy, &x->err), OC_OK);
-    assert_int_equal(oc_run_submit(x->run, plan, &ticket, &x->err), OC_OK);
-    return ticket;
-}
-
-static void rig_end(rig *x) {
-    oc_run_close(x->run);
-    oc_plan_set_free(x->set);
-    rp_memory_release(&x->mem);
-    sem_destroy(&x->probe.open);
-    sem_destroy(&x->probe.entered);
-    sem_destroy(&x->probe.reached);
-}
-
-static uint64_t counter(const rig *x, uint32_t id) {
-    uint64_t v;
-    memcpy(&v, oc_run_buffer(x->run, id, 0), sizeof v);
-    return v;
-}
-
 /* A chain over three lanes: op i adds one; the first waits for the gate. */
 static void make_chain(rig *x, uint32_t n_ops) {
     static const oc_lane lanes[] = {OC_LANE_COMPUTE, OC_LANE_D2H, OC_LANE_OPTIM};
     rig_begin(x);
-    oc_buffer_id c = rig_home(x, "c", 0, 64);
-    oc_plan_begin(x->b, "chain");
+    oc_buffer_id c = rig_home(x, "c", 64);
+    rig_plan(x, "chain");
     for (uint32_t i = 0; i < n_ops; i++)
         rig_count(x, rig_op(lanes[i % 3], i ? BODY_COUNT : BODY_GATE), c, i, n_ops);
     rig_finish(x);
@@ -225,8 +69,8 @@ static void test_a_later_error_does_not_replace_the_first(void **state) {
     (void)state;
     rig x;
     rig_begin(&x);
-    oc_buffer_id c = rig_home(&x, "c", 0, 64), d = rig_home(&x, "d", 1, 64);
-    oc_plan_begin(x.b, "p");
+    oc_buffer_id c = rig_home(&x, "c", 64), d = rig_home(&x, "d", 64);
+    rig_plan(&x, "p");
     rig_count(&x, rig_op(OC_LANE_COMPUTE, BODY_GATE), c, 0, 1);
     rig_count(&x, rig_op(OC_LANE_WRITE, BODY_AFTER), d, 0, 1);
     rig_finish(&x);
@@ -276,6 +120,13 @@ static void test_wrong_calls_are_refused(void **state) {
     bad.trace_path = "/nonexistent/t.json";
     assert_int_equal(oc_run_open(&none, &bad, &x.err), OC_E_IO);
     assert_non_null(strstr(x.err.message, "/nonexistent/t.json"));
+    bad = x.spec;
+    bad.set = NULL;
+    assert_int_equal(oc_run_open(&none, &bad, &x.err), OC_E_INVALID);
+    oc_plan_set idle = *x.set;
+    idle.plans[0].n_ops = 0;
+    bad.set = &idle;
+    assert_int_equal(oc_run_open(&none, &bad, &x.err), OC_E_INVALID);
     rig_open(&x);
     uint32_t copy;
     uint64_t ticket = 77;
@@ -289,19 +140,103 @@ static void test_wrong_calls_are_refused(void **state) {
     rig_end(&x);
 }
 
+/* Waits are derived for listed successions only, so others are refused, by the plans' names. */
+static void test_unlisted_successions_are_refused(void **state) {
+    (void)state;
+    rig x;
+    rig_begin(&x);
+    oc_buffer_id c = rig_home(&x, "c", 64);
+    rig_plan(&x, "first");
+    rig_count(&x, rig_op(OC_LANE_COMPUTE, BODY_COUNT), c, 0, 1);
+    rig_plan(&x, "update");
+    rig_count(&x, rig_op(OC_LANE_COMPUTE, BODY_COUNT), c, 0, 1);
+    x.listed = true;
+    oc_plan_follows(x.b, OC_NO_PLAN, 0);
+    oc_plan_follows(x.b, 0, 1);
+    oc_plan_follows(x.b, 1, 0);
+    rig_finish(&x);
+    rig_open(&x);
+    uint32_t copy;
+    uint64_t ticket = 77;
+    assert_int_equal(oc_run_begin(x.run, &copy, &x.err), OC_OK);
+    assert_int_equal(oc_run_submit(x.run, 1, &ticket, &x.err), OC_E_INVALID);
+    assert_non_null(strstr(x.err.message, "plan update cannot be the first"));
+    assert_int_equal(oc_run_submit(x.run, 0, &ticket, &x.err), OC_OK);
+    assert_int_equal(oc_run_begin(x.run, &copy, &x.err), OC_OK);
+    assert_int_equal(oc_run_submit(x.run, 0, &ticket, &x.err), OC_E_INVALID);
+    assert_non_null(strstr(x.err.message, "plan first cannot follow plan first"));
+    assert_int_equal(ticket, 1);
+    assert_int_equal(oc_run_submit(x.run, 1, &ticket, &x.err), OC_OK);
+    rig_submit(&x, 0);
+    assert_int_equal(oc_run_drain(x.run, &x.err), OC_OK);
+    assert_int_equal(counter(&x, c), 3);
+    rig_end(&x);
+}
+
+/* Ops 2 and 4 of six are always entered, in both plans in flight; the others after op 0 are not. */
+static void test_always_ops_are_entered_after_an_error_and_know_it(void **state) {
+    (void)state;
+    rig x;
+    rig_begin(&x);
+    oc_buffer_id c = rig_home(&x, "c", 64);
+    rig_plan(&x, "p");
+    for (uint32_t i = 0; i < 6; i++) {
+        oc_op op = rig_op(i % 2 ? OC_LANE_COMM : OC_LANE_COMPUTE, i ? BODY_COUNT : BODY_GATE);
+        op.always = i == 2 || i == 4;
+        rig_count(&x, op, c, i, 6);
+    }
+    rig_finish(&x);
+    x.probe.fail_from = 0;
+    rig_open(&x);
+    rig_submit(&x, 0);
+    rig_submit(&x, 0);
+    sem_post(&x.probe.open);
+    assert_int_equal(oc_run_drain(x.run, &x.err), OC_E_IO);
+    assert_non_null(strstr(x.err.message, "disk gone at op 0"));
+    assert_int_equal(atomic_load(&x.probe.n_log), 5);
+    assert_int_equal(atomic_load(&x.probe.n_failed_tasks), 4);
+    assert_int_equal(x.probe.log[1], 2);
+    assert_int_equal(x.probe.log[2], 4);
+    rig_end(&x);
+}
+
+static oc_buffer_id add_cell(rig *x) {
+    return oc_plan_buffer(x->b, "cell", OC_TIER_HOST, OC_USE_TEXT, OC_LIFE_SUBMISSION, 100, 0, 0,
+                          rp_home(9, 0));
+}
+
+static void test_predicates_in_a_tier_that_the_host_cannot_read_are_refused(void **state) {
+    (void)state;
+    rig x;
+    rig_begin(&x);
+    oc_buffer_id c = rig_home(&x, "c", 64), cell = add_cell(&x);
+    rig_plan(&x, "p");
+    oc_op op = rig_op(OC_LANE_COMPUTE, BODY_COUNT);
+    op.pred = cell;
+    rig_count(&x, op, c, 0, 1);
+    oc_plan_access(x.b, OC_ROLE_CELLS_IN, OC_READ, cell, 0, 1, rp_home(9, 0), rp_none);
+    rig_finish(&x);
+    x.spec.opaque[OC_TIER_DEVICE] = true;
+    rig_open(&x);
+    oc_run_close(x.run);
+    x.spec.opaque[OC_TIER_HOST] = true;
+    assert_int_equal(oc_run_open(&x.run, &x.spec, &x.err), OC_E_INVALID);
+    assert_non_null(strstr(x.err.message, "predicate is cell in the host tier"));
+    rig_end(&x);
+}
+
 static void test_false_predicate_skips_the_body_only(void **state) {
     (void)state;
     rig x;
     rig_begin(&x);
-    oc_buffer_id c = rig_home(&x, "c", 0, 64);
-    oc_buffer_id cell = oc_plan_buffer(x.b, "cell", OC_TIER_HOST, OC_USE_TEXT, OC_LIFE_SUBMISSION,
-                                       100, 0, 0, rp_home(1, 0));
-    oc_plan_begin(x.b, "p");
+    oc_buffer_id c = rig_home(&x, "c", 64);
+    oc_buffer_id cell = add_cell(&x);
+    rig_plan(&x, "p");
     oc_op op = rig_op(OC_LANE_COMPUTE, BODY_COUNT);
     op.pred = cell;
     op.pred_index = 3;
     rig_count(&x, op, c, 0, 1);
-    oc_plan_access(x.b, OC_ROLE_CELLS_IN, OC_READ, cell, 0, 1, rp_home(1, 0), rp_none);
+    oc_plan_access(x.b, OC_ROLE_CELLS_IN, OC_READ, cell, 0, 1, rp_home(9, 0), rp_none);
     rig_finish(&x);
     rig_open(&x);
     static const uint32_t words[] = {1, 0, 0, 5, 0, 1, 1};
@@ -335,9 +270,9 @@ static void test_paced_lane_takes_bytes_over_rate_asleep(void **state) {
     (void)state;
     rig x;
     rig_begin(&x);
-    oc_buffer_id c = rig_home(&x, "c", 0, 64);
-    oc_buffer_id d = rig_home(&x, "d", 1, 64);
-    oc_plan_begin(x.b, "p");
+    oc_buffer_id c = rig_home(&x, "c", 64);
+    oc_buffer_id d = rig_home(&x, "d", 64);
+    rig_plan(&x, "p");
     enum { N = 20, EACH = 10000 };
     for (uint32_t i = 0; i < N; i++) {
         oc_op op = rig_op(OC_LANE_H2D, BODY_COUNT);
@@ -346,7 +281,7 @@ static void test_paced_lane_takes_bytes_over_rate_asleep(void **state) {
     }
     /* Waits for all of it on another lane: its thread has to sleep too. */
     rig_count(&x, rig_op(OC_LANE_COMPUTE, BODY_COUNT), d, 0, 1);
-    oc_plan_access(x.b, OC_ROLE_IN, OC_READ, c, 0, 1, rp_home(c, 1), rp_none);
+    oc_plan_access(x.b, OC_ROLE_IN, OC_READ, c, 0, 1, rp_home(c, 0), rp_none);
     rig_finish(&x);
     x.spec.pace_bytes_per_second[OC_LANE_H2D] = 1e6;
     rig_open(&x);
@@ -371,8 +306,8 @@ static void make_independent(rig *x) {
     rig_begin(x);
     oc_buffer_id c[3];
     for (uint32_t i = 0; i < 3; i++)
-        c[i] = rig_home(x, "c", i, 64);
-    oc_plan_begin(x->b, "p");
+        c[i] = rig_home(x, "c", 64);
+    rig_plan(x, "p");
     for (uint32_t i = 0; i < 12; i++)
         rig_count(x, rig_op((oc_lane)(i % 3), BODY_COUNT), c[i % 3], i / 3, 4);
     rig_finish(x);
@@ -400,8 +335,8 @@ static void test_serial_paces_add_up(void **state) {
     (void)state;
     rig x;
     rig_begin(&x);
-    oc_buffer_id c[2] = {rig_home(&x, "c", 0, 64), rig_home(&x, "d", 1, 64)};
-    oc_plan_begin(x.b, "p");
+    oc_buffer_id c[2] = {rig_home(&x, "c", 64), rig_home(&x, "d", 64)};
+    rig_plan(&x, "p");
     for (uint32_t i = 0; i < 8; i++) {
         oc_op op = rig_op(i % 2 ? OC_LANE_H2D : OC_LANE_D2H, BODY_COUNT);
         op.demand.bytes = 10000;
@@ -442,10 +377,10 @@ static void test_two_plans_overlap_and_a_third_waits(void **state) {
     (void)state;
     rig x;
     rig_begin(&x);
-    oc_buffer_id c = rig_home(&x, "c", 0, 64), d = rig_home(&x, "d", 1, 64);
-    oc_plan_begin(x.b, "gate");
+    oc_buffer_id c = rig_home(&x, "c", 64), d = rig_home(&x, "d", 64);
+    rig_plan(&x, "gate");
     rig_count(&x, rig_op(OC_LANE_COMPUTE, BODY_GATE), c, 0, 1);
-    oc_plan_begin(x.b, "free");
+    rig_plan(&x, "free");
     rig_count(&x, rig_op(OC_LANE_WRITE, BODY_SIGNAL), d, 0, 1);
     rig_finish(&x);
     rig_open(&x);
@@ -478,10 +413,14 @@ static void test_nothing_is_allocated_after_open(void **state) {
     rig x;
     make_independent(&x);
     x.spec.trace_path = "run_execute_heap.json";
+    x.spec.trace_bytes = 100000;
+    uint64_t measured = oc_run_measure(&x.spec);
     size_t before = heap_bytes();
     rig_open(&x);
     size_t opened = heap_bytes();
     uint64_t said = oc_run_host_bytes(x.run);
+    assert_int_equal(said, measured);
+    assert_true(said > 100000);
     assert_true(opened - before >= said);
     /* malloc rounds a large block to pages; a few words of its own */
     assert_true(opened - before <= said + PAGE + 512);
@@ -495,14 +434,15 @@ static void test_nothing_is_allocated_after_open(void **state) {
 
 static void make_stray(rig *x) {
     rig_begin(x);
-    rig_home(x, "src", 0, 4 * PAGE);
-    rig_home(x, "dst", 1, 4 * PAGE);
-    rig_home(x, "other", 2, 4 * PAGE + 64);
-    oc_plan_begin(x->b, "p");
-    oc_op op = rig_op(OC_LANE_COMPUTE, BODY_STRAY);
+    rig_home(x, "src", 4 * PAGE);
+    rig_home(x, "dst", 4 * PAGE);
+    rig_home(x, "other", 4 * PAGE + 64);
+    rig_plan(x, "p");
+    oc_op op = rig_op(OC_LANE_COMPUTE, BODY_OWN);
     oc_plan_op(x->b, &op);
     oc_plan_access(x->b, OC_ROLE_SRC, OC_READ, 0, 0, 1, rp_home(0, 0), rp_none);
-    oc_plan_access(x->b, OC_ROLE_DST, OC_WRITE, 1, 0, 1, rp_home(1, 1), rp_none);
+    oc_plan_access(x->b, OC_ROLE_DST, OC_WRITE, 1, 0, 1, rp_home(1, 0), rp_none);
+    x->bodies[BODY_OWN] = stray_body;
     rig_finish(x);
     x->spec.protect = true;
 }
@@ -580,6 +520,8 @@ static json_t *load_trace(const char *path) {
     return root;
 }
 
+enum { EVENT_BYTES = 32 }; /* of the executor */
+
 static int64_t dropped(const json_t *root) {
     return json_integer_value(
         json_object_get(json_object_get(root, "otherData"), "dropped_events"));
@@ -597,6 +539,7 @@ static void test_trace_is_json_with_a_track_a_lane(void **state) {
     assert_int_equal(fclose(old), 0);
     make_independent(&x);
     x.spec.trace_path = path;
+    x.spec.trace_bytes = 60 * EVENT_BYTES;
     rig_open(&x);
     struct stat before;
     assert_int_equal(stat(path, &before), 0);
@@ -618,15 +561,16 @@ static void test_trace_is_json_with_a_track_a_lane(void **state) {
 static void test_full_trace_keeps_the_newest_and_says_so(void **state) {
     (void)state;
     const char *path = "run_execute_full.json";
-    enum { OPS = 4000, STEPS = 9, KEPT = 32768 };
+    enum { OPS = 400, STEPS = 9, KEPT = 3000 };
     rig x;
     rig_begin(&x);
-    oc_buffer_id c = rig_home(&x, "c", 0, 64);
-    oc_plan_begin(x.b, "p");
+    oc_buffer_id c = rig_home(&x, "c", 64);
+    rig_plan(&x, "p");
     for (uint32_t i = 0; i < OPS; i++)
         rig_count(&x, rig_op(OC_LANE_COMPUTE, BODY_COUNT), c, i, OPS);
     rig_finish(&x);
     x.spec.trace_path = path;
+    x.spec.trace_bytes = KEPT * EVENT_BYTES;
     rig_open(&x);
     for (uint32_t k = 0; k < STEPS; k++)
         rig_submit(&x, 0);
@@ -635,12 +579,46 @@ static void test_full_trace_keeps_the_newest_and_says_so(void **state) {
     const json_t *events = json_object_get(root, "traceEvents");
     assert_int_equal(count_track(events, "compute", "forward b5"), KEPT);
     assert_int_equal(dropped(root), OPS * STEPS - KEPT);
+    assert_int_equal(oc_run_trace_left_out(x.run), OPS * STEPS - KEPT);
     const json_t *last = json_array_get(events, json_array_size(events) - 1);
     const json_t *args = json_object_get(last, "args");
     assert_int_equal(json_integer_value(json_object_get(args, "step")), STEPS);
     assert_int_equal(json_integer_value(json_object_get(args, "op")), OPS - 1);
     json_decref(root);
     rig_end(&x); /* closing does not write again */
+    unlink(path);
+}
+
+/* 90 and 10 ops in a trace for 100 events: 16 for each lane, and of the other 68 nine tenths and
+ * one tenth. Less room than for 16 is not given. */
+static void test_trace_is_divided_by_how_many_ops_a_lane_has(void **state) {
+    (void)state;
+    const char *path = "run_execute_divided.json";
+    static const uint32_t room[] = {100, 0}, compute[] = {77, 16}, h2d[] = {22, 16};
+    for (int i = 0; i < 2; i++) {
+        rig x;
+        rig_begin(&x);
+        oc_buffer_id c = rig_home(&x, "c", 64), d = rig_home(&x, "d", 64);
+        rig_plan(&x, "p");
+        for (uint32_t k = 0; k < 90; k++)
+            rig_count(&x, rig_op(OC_LANE_COMPUTE, BODY_COUNT), c, k, 90);
+        for (uint32_t k = 0; k < 10; k++)
+            rig_count(&x, rig_op(OC_LANE_H2D, BODY_COUNT), d, k, 10);
+        rig_finish(&x);
+        x.spec.trace_path = path;
+        x.spec.trace_bytes = room[i] * EVENT_BYTES;
+        rig_open(&x);
+        for (uint32_t k = 0; k < 3; k++)
+            rig_submit(&x, 0);
+        assert_int_equal(oc_run_write_trace(x.run, &x.err), OC_OK);
+        assert_int_equal(oc_run_trace_left_out(x.run), 300 - compute[i] - h2d[i]);
+        json_t *root = load_trace(path);
+        const json_t *events = json_object_get(root, "traceEvents");
+        assert_int_equal(count_track(events, "compute", "forward b5"), compute[i]);
+        assert_int_equal(count_track(events, "h2d", "forward b5"), h2d[i]);
+        json_decref(root);
+        rig_end(&x);
+    }
     unlink(path);
 }
 
@@ -663,6 +641,9 @@ int main(void) {
         cmocka_unit_test(test_a_later_error_does_not_replace_the_first),
         cmocka_unit_test(test_close_waits_for_what_is_in_flight),
         cmocka_unit_test(test_wrong_calls_are_refused),
+        cmocka_unit_test(test_unlisted_successions_are_refused),
+        cmocka_unit_test(test_always_ops_are_entered_after_an_error_and_know_it),
+        cmocka_unit_test(test_predicates_in_a_tier_that_the_host_cannot_read_are_refused),
         cmocka_unit_test(test_false_predicate_skips_the_body_only),
         cmocka_unit_test(test_paced_lane_takes_bytes_over_rate_asleep),
         cmocka_unit_test(test_serial_runs_one_op_at_a_time_in_program_order),
@@ -672,6 +653,7 @@ int main(void) {
         cmocka_unit_test(test_protection_stops_stray_accesses),
         cmocka_unit_test(test_trace_is_json_with_a_track_a_lane),
         cmocka_unit_test(test_full_trace_keeps_the_newest_and_says_so),
+        cmocka_unit_test(test_trace_is_divided_by_how_many_ops_a_lane_has),
         cmocka_unit_test(test_trace_that_cannot_be_written_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -282,7 +282,7 @@ static void streams_a_long_document(void **state) {
                 assert_int_equal(labels[t], I);
         }
     }
-    assert_true(oc_dataset_host_bytes(d) < 1024);
+    assert_true(oc_dataset_host_bytes(f.spec.spool_dir) < 1024);
     oc_dataset_close(d);
     stop(&f);
     free(text);

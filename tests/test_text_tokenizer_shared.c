@@ -2,34 +2,13 @@
  * of the reference library, with room for nothing but equality. */
 #include "scratch.h"
 #include "tokenizer_case.h"
+#include "unpack.h"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
-
-#define SHARED OC_TEST_DATA "/../../../shared/data/tokenizers/"
-
-/* from.xz becomes the file `to`. */
-static bool unpack(const char *from, const char *to) {
-    char xz[] = "xz", flags[] = "-dc", path[SCRATCH_BYTES];
-    snprintf(path, sizeof path, "%s", from);
-    char *const argv[] = {xz, flags, path, NULL};
-    posix_spawn_file_actions_t a;
-    pid_t pid;
-    int status = -1;
-    posix_spawn_file_actions_init(&a);
-    posix_spawn_file_actions_addopen(&a, 1, to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (posix_spawnp(&pid, "xz", &a, NULL, argv, environ) == 0) waitpid(pid, &status, 0);
-    posix_spawn_file_actions_destroy(&a);
-    return status == 0;
-}
 
 static void check(const char *name) {
     char dir[SCRATCH_BYTES], path[SCRATCH_BYTES], json[SCRATCH_BYTES];
-    snprintf(path, sizeof path, SHARED "%s/tokenizer.json.xz", name);
+    snprintf(path, sizeof path, UNPACK_TOKENIZERS "%s/tokenizer.json.xz", name);
     if (access(path, R_OK) != 0) {
         print_message("%s is not there\n", path);
         skip();
@@ -45,7 +24,7 @@ static void check(const char *name) {
     oc_tokenizer *t = case_open(json);
     remove(json);
     rmdir(dir);
-    snprintf(path, sizeof path, SHARED "%s/expected.json", name);
+    snprintf(path, sizeof path, UNPACK_TOKENIZERS "%s/expected.json", name);
     json_t *rows = case_json(path), *row;
     oc_tokens x = {0};
     size_t i;

@@ -376,7 +376,8 @@ static void run_json_reads_back_as_it_was(void **state) {
         parsed("--model m --data x.jsonl y.jsonl --output o --lr 1.1e-5 --betas 0.85,0.9 "
                "--no-shuffle --micro-batch 3 --device-memory 1.5GiB --dtype bf16 "
                "--pace h2d=1.5GB/s --recompute full --threads 2 --seed 7 --keep 5 "
-               "--optimizer sgd --clip-grad-norm 0 --weights-home host --max-steps 9");
+               "--optimizer sgd --clip-grad-norm 0 --weights-home host --max-steps 9 "
+               "--trace-size 3MiB --early-updates off --debug-async");
     assert_int_equal(read_json(a, "{\"fp16\": {\"enabled\": \"auto\", \"loss_scale\": 128},"
                                   "\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\": {"
                                   "\"total_num_steps\": 77, \"cos_min_ratio\": 0.1}}}"),
@@ -394,6 +395,7 @@ static void run_json_reads_back_as_it_was(void **state) {
     assert_true(b->lr == 1.1e-5 && b->n_data == 2 && strcmp(b->data[1], "y.jsonl") == 0);
     assert_true(!b->shuffle && b->packing && b->clip == 0 && b->loss_scale.static_scale == 128);
     assert_true(b->schedule.total_steps == 77 && b->schedule.cos_min_ratio == 0.1);
+    assert_true(b->trace_bytes == 3 << 20 && b->early_updates == OC_EARLY_OFF && b->debug_async);
     oc_config_free(b);
     b = parsed("--lr 2 --data z");
     assert_int_equal(oc_config_read_deepspeed(b, file_path, 1, NULL, &error), OC_OK);
@@ -462,6 +464,63 @@ static void a_misspelt_alias_names_the_canonical_option(void **state) {
     assert_null(oc_options_nearest("zzzz", 4, OC_CMD_TRAIN));
 }
 
+static void updates_before_all_gradients_are_known_are_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *flags, *needs; /* NULL: accepted */
+    } rows[] = {
+        {"", "needs --clip-grad-norm 0:"},
+        {"--clip-grad-norm 0", NULL},
+        {"--clip-grad-norm 0 --dtype bf16 --micro-batch auto --train-batch 8", NULL},
+        {"--clip-grad-norm 0 --grad-accum 2", "needs --grad-accum 1:"},
+        {"--clip-grad-norm 0 --train-batch 8 --micro-batch 4", "needs --grad-accum 1:"},
+        {"--grad-accum 2", "needs --clip-grad-norm 0, --grad-accum 1:"},
+        {"--clip-grad-norm 0 --dtype fp16", "needs --dtype bf16 or fp32:"},
+        {"--dtype fp16 --grad-accum 2",
+         "needs --clip-grad-norm 0, --grad-accum 1, --dtype bf16 or fp32:"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "--model m --data d --output o --early-updates on %s",
+                 rows[i].flags);
+        oc_config *c = parsed(line);
+        assert_int_equal(resolve(c), rows[i].needs ? OC_E_UNSUPPORTED : OC_OK);
+        if (rows[i].needs && !strstr(error.message, rows[i].needs))
+            fail_msg("%s: \"%s\"", rows[i].flags, error.message);
+        oc_config_free(c);
+        /* where it is left to the planner, or off, nothing is refused */
+        snprintf(line, sizeof line, "--model m --data d --output o --early-updates %s %s",
+                 i % 2 ? "auto" : "off", rows[i].flags);
+        c = parsed(line);
+        assert_int_equal(resolve(c), OC_OK);
+        oc_config_free(c);
+    }
+}
+
+static void the_size_of_a_trace_goes_with_one(void **state) {
+    (void)state;
+    static const char note[] = "--trace-size has an effect with --trace only\n";
+    static const oc_command commands[] = {OC_CMD_TRAIN, OC_CMD_EVAL, OC_CMD_PLAN};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        oc_config *c;
+        assert_int_equal(parse(&c, commands[i], "--model m --data d"), OC_OK);
+        assert_int_equal(c->trace_bytes, 16 << 20);
+        oc_config_free(c);
+        assert_int_equal(parse(&c, commands[i], "--model m --data d --trace-size 1MiB"), OC_OK);
+        assert_int_equal(c->trace_bytes, 1 << 20);
+        if (commands[i] == OC_CMD_TRAIN) c->output = strdup("o");
+        assert_int_equal(resolve(c), OC_OK);
+        assert_non_null(strstr(notes_text, note));
+        c->trace_path = strdup("t.json");
+        assert_int_equal(resolve(c), OC_OK);
+        assert_null(strstr(notes_text, note));
+        oc_config_free(c);
+    }
+    oc_config *c;
+    assert_int_equal(parse(&c, OC_CMD_TRAIN, "--trace-size 100"), OC_E_INVALID);
+    assert_non_null(strstr(error.message, "--trace-size"));
+}
+
 static void an_output_directory_in_use_is_not_replaced(void **state) {
     (void)state;
     char dir[] = "/tmp/oc_output_XXXXXX", path[64], line[256];
@@ -508,6 +567,8 @@ int main(void) {
         cmocka_unit_test(a_flag_beats_what_run_json_says_by_another_name),
         cmocka_unit_test(a_flag_for_the_warmup_beats_the_file),
         cmocka_unit_test(a_misspelt_alias_names_the_canonical_option),
+        cmocka_unit_test(updates_before_all_gradients_are_known_are_refused_by_name),
+        cmocka_unit_test(the_size_of_a_trace_goes_with_one),
         cmocka_unit_test(an_output_directory_in_use_is_not_replaced),
     };
     return cmocka_run_group_tests_name("train_config", tests, make_file, remove_file);

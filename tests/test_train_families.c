@@ -1,6 +1,6 @@
 /* Every model fixture trained for a few steps: the losses and gradient norms of transformers and
  * torch (tests/data/models/curves.json, written by tools/make_family_curves.py), and the same bits
- * whatever the placement, in fp32 and bf16. */
+ * whatever the placement, in fp32 and bf16, on the CPU and on the asynchronous device. */
 #include "base/json.h"
 #include "train_case.h"
 
@@ -69,8 +69,11 @@ static void train_model(const char *name, const json_t *model) {
             "",
             "--slots 2 --slabs 2 --weights-home host --optimizer-home host --act-home device "
             "--micro-order interleave",
-            "--recompute none --slots 3 --micro-order breadth", least};
-        for (int p = 0; p < 4; p++) {
+            "--recompute none --slots 3 --micro-order breadth",
+            "--debug-async --delay-seed 3",
+            "--debug-async --slots 2 --slabs 2 --micro-order interleave --act-home host",
+            least};
+        for (size_t p = 0; p < sizeof placements / sizeof *placements; p++) {
             train_case t;
             train_result r = {0};
             snprintf(line, sizeof line,

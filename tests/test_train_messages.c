@@ -66,44 +66,47 @@ static void padded_conversations_have_it_too(void **state) {
     check("--seq-length 40 --micro-batch 2 --grad-accum 3 --no-packing", 6);
 }
 
-/* What the tokenizer holds is in the table of bytes. */
-static void the_tokenizer_is_counted(void **state) {
-    (void)state;
-    train_case t;
-    train_result r = {0};
-    first_step("--seq-length 64 --micro-batch 3", &t, &r);
-    uint64_t bytes = oc_tokenizer_host_bytes(t.corpus.tokenizer);
-    assert_true(bytes > 10000);
-    assert_true(oc_corpus_host_bytes(&t.corpus) > bytes);
-    assert_false(t.corpus.built_in);
-    train_close(&t);
+static uint64_t eval_bytes(const train_case *t) {
+    oc_corpus eval;
+    oc_error err = {OC_OK, ""};
+    if (oc_corpus_open(&eval, t->setup, &t->setup->eval_files, false, &err) != OC_OK)
+        fail_msg("%s", err.message);
+    uint64_t bytes = oc_dataset_host_bytes(NULL) + oc_feed_host_bytes(eval.feed);
+    oc_corpus_release(&eval);
+    return bytes;
 }
 
-/* Not twice in memory, nor opened twice. */
-static void one_tokenizer_serves_both_data_sets(void **state) {
+/* What the tokenizer and the data hold is in the table of bytes, before the data is open; a
+ * tokenizer that serves two data sets is there once. */
+static void text_is_counted_before_it_is_there(void **state) {
     (void)state;
-    train_case t;
-    train_result r = {0};
-    oc_corpus other;
-    oc_error err = {OC_OK, ""};
-    first_step("--seq-length 64 --micro-batch 3", &t, &r);
-    if (oc_corpus_open(&other, t.setup, &t.corpus, t.config->data, t.config->n_data, false, &err) !=
-        OC_OK)
-        fail_msg("%s", err.message);
-    assert_ptr_equal(other.tokenizer, t.corpus.tokenizer);
-    uint64_t bytes = oc_tokenizer_host_bytes(t.corpus.tokenizer);
-    assert_int_equal(oc_corpus_host_bytes(&other) + bytes, oc_corpus_host_bytes(&t.corpus));
-    oc_corpus_release(&other);
-    assert_int_equal(oc_tokenizer_host_bytes(t.corpus.tokenizer), bytes);
-    train_close(&t);
+    static const char eval_data[] = " --eval-data " MESSAGES "/train.jsonl";
+    char line[256];
+    uint64_t counted[2];
+    for (int i = 0; i < 2; i++) {
+        train_case t;
+        train_result r = {0};
+        snprintf(line, sizeof line, "--seq-length 64 --micro-batch 3%s", i ? eval_data : "");
+        first_step(line, &t, &r);
+        uint64_t tokenizer = oc_tokenizer_host_bytes(t.setup->tokenizer);
+        uint64_t corpus = oc_dataset_host_bytes(NULL) + oc_feed_host_bytes(t.corpus.feed);
+        assert_true(tokenizer > 10000);
+        assert_false(t.setup->built_in);
+        uint64_t eval = i ? eval_bytes(&t) : 0;
+        assert_int_equal(t.setup->text_bytes, tokenizer + corpus + eval);
+        assert_int_equal(oc_setup_use_bytes(t.setup, OC_TIER_HOST, OC_USE_TEXT),
+                         t.setup->text_bytes);
+        counted[i] = oc_setup_tier_bytes(t.setup, OC_TIER_HOST);
+        if (i) assert_int_equal(counted[1], counted[0] + eval);
+        train_close(&t);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_conversations_have_pytorchs_loss),
         cmocka_unit_test(padded_conversations_have_it_too),
-        cmocka_unit_test(the_tokenizer_is_counted),
-        cmocka_unit_test(one_tokenizer_serves_both_data_sets),
+        cmocka_unit_test(text_is_counted_before_it_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

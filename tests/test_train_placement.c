@@ -45,6 +45,8 @@ static const char *const placements[] = {
     "--slots 1 --slabs 2 --act-home host --micro-order breadth --debug-memory --piece 32KiB",
     "--debug-memory --recompute none",
     "--weights-home host --optimizer-home host --device-memory 1GiB",
+    "--debug-async --recompute none --delay-seed 6",
+    "--debug-async --slots 4 --slabs 2 --micro-order interleave --act-home host --debug-memory",
 };
 enum { PLACEMENTS = sizeof placements / sizeof *placements };
 
@@ -133,14 +135,21 @@ static void other_optimizers_are_the_same_in_every_placement(void **state) {
     every_placement_with(gpt2, "bf16", "--optimizer adam --no-packing");
 }
 
-/* Fetches of each block's weights in the training step, less the pieces it has. */
-static void check_fetched_once(const oc_setup *s) {
-    uint32_t fetched[64] = {0};
-    const oc_plan *p = &s->set->plans[s->ids.step_plan];
-    assert_true(s->model->n_blocks <= 64 && !s->build.place.resident);
+/* Pieces of each block's weights fetched by a plan. */
+static void count_fetched(const oc_setup *s, const char *name, uint32_t fetched[64]) {
+    const oc_plan *p = &s->set->plans[oc_build_find(s->set, name)];
     for (uint32_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == OC_OP_FETCH && p->ops[i].piece != UINT32_MAX)
-            fetched[p->ops[i].block]++;
+            fetched[p->ops[i].block] += p->ops[i].pieces;
+}
+
+/* The plans of a step together: what the first brought is there for the others. */
+static void check_fetched_once(const oc_setup *s) {
+    static const char *const names[] = {"first", "middle", "last", "update"};
+    uint32_t fetched[64] = {0};
+    assert_true(s->model->n_blocks <= 64 && !s->build.place.resident);
+    for (int i = 0; i < 4; i++)
+        count_fetched(s, names[i], fetched);
     for (int32_t i = 0; i < s->model->n_blocks; i++) {
         oc_block_kind kind = s->model->blocks[i].kind;
         bool moves = kind != OC_BLOCK_POSITION && (kind != OC_BLOCK_TABLE || s->model->tied);
@@ -271,7 +280,7 @@ static void too_little_host_memory_is_refused_by_the_bytes_that_fit(void **state
     oc_error err = {OC_OK, ""};
     (void)state;
     make(&w, llama);
-    command(line, &w, "fp32", "--host-memory 20MiB");
+    command(line, &w, "fp32", "--host-memory 1MiB");
     assert_int_equal(train_try_open(&t, line, &err), OC_E_MEMORY);
     const char *at = strstr(err.message, "--host-memory ");
     if (!at) fail_msg("%s", err.message);

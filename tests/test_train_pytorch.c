@@ -206,12 +206,24 @@ static void every_model_follows_pytorch_in_bf16(void **state) {
     }
 }
 
+/* Saving reads the weights back from it. */
+static void every_model_follows_pytorch_on_the_asynchronous_device(void **state) {
+    (void)state;
+    for (int i = 0; i < MODELS; i++) {
+        follow_fp32(models[i], 1, "--debug-async --delay-seed 4");
+        follow_fp32(models[i], 2, "--debug-async --micro-order interleave " STREAMED);
+        follow_bf16(models[i], "--debug-async");
+        follow_bf16(models[i], "--debug-async " STREAMED);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_model_follows_pytorch_in_fp32),
         cmocka_unit_test(every_model_follows_pytorch_with_the_batch_split),
         cmocka_unit_test(every_model_follows_pytorch_streamed),
         cmocka_unit_test(every_model_follows_pytorch_in_bf16),
+        cmocka_unit_test(every_model_follows_pytorch_on_the_asynchronous_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

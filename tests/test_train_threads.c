@@ -65,8 +65,11 @@ static void evaluation_between_steps_is_free_of_races(void **state) {
                  "--grad-accum 2 --max-steps 9 --lr 1e-2 --lr-schedule constant --dtype fp32 %s",
                  dir, dir, dir, placements[p]);
         train_open(&t, line);
+        oc_corpus eval;
+        if (oc_corpus_open(&eval, t.setup, &t.setup->files, false, &err) != OC_OK)
+            fail_msg("%s", err.message);
         for (int i = 0; i < 3; i++) {
-            if (oc_session_evaluate(t.session, t.corpus.feed, NULL, &nll, &targets, &whole, &err) !=
+            if (oc_session_evaluate(t.session, eval.feed, NULL, &nll, &targets, &whole, &err) !=
                 OC_OK)
                 fail_msg("%s", err.message);
             assert_true(whole);
@@ -79,10 +82,10 @@ static void evaluation_between_steps_is_free_of_races(void **state) {
         assert_true(memcmp(&first, &nll, sizeof nll) == 0);
         const volatile sig_atomic_t stop = SIGINT;
         assert_int_equal(
-            oc_session_evaluate(t.session, t.corpus.feed, &stop, &nll, &targets, &whole, &err),
-            OC_OK);
+            oc_session_evaluate(t.session, eval.feed, &stop, &nll, &targets, &whole, &err), OC_OK);
         assert_false(whole);
         assert_int_equal(targets, 0);
+        oc_corpus_release(&eval);
         train_close(&t);
     }
     train_remove(dir);

@@ -132,8 +132,7 @@ static inline oc_status train_try_open(train_case *t, const char *line, oc_error
     if (!t->config) return err->status;
     const oc_config *c = t->config;
     oc_status st = oc_setup_open(&t->setup, c, NULL, err);
-    if (st == OC_OK)
-        st = oc_corpus_open(&t->corpus, t->setup, NULL, c->data, c->n_data, c->shuffle, err);
+    if (st == OC_OK) st = oc_corpus_open(&t->corpus, t->setup, &t->setup->files, true, err);
     if (st == OC_OK) st = oc_session_open(&t->session, t->setup, c->max_steps, err);
     if (st != OC_OK) train_close(t);
     return st;
@@ -144,30 +143,24 @@ static inline void train_open(train_case *t, const char *line) {
     if (train_try_open(t, line, &err) != OC_OK) fail_msg("%s\n%s", line, err.message);
 }
 
-static inline void train_collect(train_case *t, train_result *r, uint64_t ticket, uint32_t copy) {
+static inline void train_collect(train_case *t, train_result *r) {
     oc_error err = {OC_OK, ""};
     int i = r->n++;
-    if (oc_session_finish(t->session, ticket, copy, &r->step[i], &r->targets[i], &err) != OC_OK)
+    if (oc_session_finish(t->session, &r->step[i], &r->targets[i], &err) != OC_OK)
         fail_msg("%s", err.message);
 }
 
 /* n more steps, two in flight as in the program; drained at the end. */
 static inline void train_steps(train_case *t, int n, train_result *r) {
     oc_error err = {OC_OK, ""};
-    uint64_t last = 0;
-    uint32_t last_copy = 0;
     assert_true(r->n + n <= TRAIN_STEPS_MAX);
     for (int i = 0; i < n; i++) {
-        uint64_t ticket = 0;
-        uint32_t copy = 0;
-        if (oc_session_submit(t->session, t->corpus.feed, t->next_step++, &ticket, &copy, &err) !=
-            OC_OK)
+        if (oc_session_begin(t->session, t->corpus.feed, t->next_step++, &err) != OC_OK)
             fail_msg("%s", err.message);
-        if (i > 0) train_collect(t, r, last, last_copy);
-        last = ticket;
-        last_copy = copy;
+        if (i > 0) train_collect(t, r);
+        if (oc_session_go_on(t->session, &err) != OC_OK) fail_msg("%s", err.message);
     }
-    train_collect(t, r, last, last_copy);
+    train_collect(t, r);
     if (oc_session_drain(t->session, &err) != OC_OK) fail_msg("%s", err.message);
 }
 
@@ -183,7 +176,10 @@ static inline void train_snapshot(train_case *t, train_result *r) {
     assert_non_null(r->weights);
     for (int32_t i = 0; i < m->n_blocks; i++) {
         size_t n = (size_t)m->blocks[i].elements * e;
-        memcpy(r->weights + at, oc_session_weights(t->session, i), n);
+        const void *now = NULL;
+        oc_error err = {OC_OK, ""};
+        if (oc_session_weights(t->session, i, &now, &err) != OC_OK) fail_msg("%s", err.message);
+        memcpy(r->weights + at, now, n);
         at += n;
     }
     r->updates = oc_session_carry(t->session)->updates;

@@ -11,11 +11,10 @@ import sys
 LEVELS = [
     ["base"],
     ["mem"],
-    ["io", "comm", "device"],
+    ["io", "comm", "device", "plan"],
     ["tensor"],
     ["model", "text"],
-    ["plan"],
-    ["run", "sim"],
+    ["run", "sim", "build"],
     ["optim"],
     ["train", "infer"],
     ["cli"],

@@ -12,7 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { TREE_DEPTH = 32 };
+enum { TREE_DEPTH = 32, COPY_BYTES = 32 << 10 };
 
 bool oc_fs_exists(const char *path) {
     struct stat st;
@@ -70,6 +70,8 @@ static oc_status read_all(int fd, const char *path, size_t most, char **out, siz
         free(data);
         return s;
     }
+    char *exact = realloc(data, used + 1); /* a file that is kept takes what it needs */
+    if (exact) data = exact;
     data[used] = '\0';
     *out = data;
     *bytes = used;
@@ -148,15 +150,41 @@ static int write_all(int fd, const char *data, size_t bytes) {
     return 0;
 }
 
-static oc_status write_synced(const char *path, const void *data, size_t bytes, oc_error *err) {
+/* What a new file is to hold: the bytes, or those of another file. */
+typedef struct content {
+    const void *data;
+    size_t bytes;
+    const char *from; /* NULL: data */
+    int fd;           /* of `from`, open */
+} content;
+
+static oc_status copy_all(int fd, const char *path, const content *c, oc_error *err) {
+    char part[COPY_BYTES];
+    for (;;) {
+        ssize_t n = read(c->fd, part, sizeof part);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return oc_fail_errno(err, OC_E_IO, errno, "%s: cannot be read", c->from);
+        if (n == 0) return OC_OK;
+        int e = write_all(fd, part, (size_t)n);
+        if (e) return oc_fail_errno(err, OC_E_IO, e, "%s: cannot be written", path);
+    }
+}
+
+static oc_status fill(int fd, const char *path, const content *c, oc_error *err) {
+    if (c->from) return copy_all(fd, path, c, err);
+    int e = write_all(fd, c->data, c->bytes);
+    return e ? oc_fail_errno(err, OC_E_IO, e, "%s: cannot be written", path) : OC_OK;
+}
+
+static oc_status write_synced(const char *path, const content *c, oc_error *err) {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return oc_fail_errno(err, OC_E_IO, errno, "%s: cannot be created", path);
-    int e = write_all(fd, data, bytes);
-    if (!e && fsync(fd)) e = errno;
+    oc_status s = fill(fd, path, c, err);
+    int e = s == OC_OK && fsync(fd) ? errno : 0;
     if (close(fd) && !e) e = errno;
-    if (!e) return OC_OK;
-    unlink(path);
-    return oc_fail_errno(err, OC_E_IO, e, "%s: cannot be written", path);
+    if (s == OC_OK && e) s = oc_fail_errno(err, OC_E_IO, e, "%s: cannot be written", path);
+    if (s != OC_OK) unlink(path);
+    return s;
 }
 
 oc_status oc_fs_rename(const char *from, const char *to, oc_error *err) {
@@ -168,12 +196,26 @@ oc_status oc_fs_rename(const char *from, const char *to, oc_error *err) {
     return sync_parent(to, err);
 }
 
-oc_status oc_fs_write_atomic(const char *path, const void *data, size_t bytes, oc_error *err) {
+static oc_status put_atomic(const char *path, const content *c, oc_error *err) {
     char temporary[PATH_MAX];
     OC_TRY(copy_path(temporary, path, OC_FS_TEMPORARY, err));
-    OC_TRY(write_synced(temporary, data, bytes, err));
+    OC_TRY(write_synced(temporary, c, err));
     oc_status s = oc_fs_rename(temporary, path, err);
     if (s != OC_OK) unlink(temporary);
+    return s;
+}
+
+oc_status oc_fs_write_atomic(const char *path, const void *data, size_t bytes, oc_error *err) {
+    return put_atomic(path, &(content){.data = data, .bytes = bytes}, err);
+}
+
+oc_status oc_fs_copy_atomic(const char *path, const char *from, oc_error *err) {
+    int fd = open(from, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return oc_fail_errno(err, errno == ENOENT ? OC_E_NOTFOUND : OC_E_IO, errno,
+                             "%s: cannot be opened", from);
+    oc_status s = put_atomic(path, &(content){.from = from, .fd = fd}, err);
+    close(fd);
     return s;
 }
 

@@ -35,6 +35,8 @@ OC_NODISCARD oc_status oc_fs_sync_directory(const char *path, oc_error *err);
  * content or the new one. One writer per path. */
 OC_NODISCARD oc_status oc_fs_write_atomic(const char *path, const void *data, size_t bytes,
                                           oc_error *err);
+/* The same with the content of another file, in small memory. */
+OC_NODISCARD oc_status oc_fs_copy_atomic(const char *path, const char *from, oc_error *err);
 /* Rename and make it durable. An existing file is replaced, an existing directory only if empty. */
 OC_NODISCARD oc_status oc_fs_rename(const char *from, const char *to, oc_error *err);
 /* Remove a file or a whole tree whose own name ends in OC_FS_TEMPORARY; any other name is refused.

@@ -3,6 +3,13 @@
 #include "cli/cli.h"
 #include "train/setup.h"
 
+static void note_text(const oc_config *c) {
+    if (c->n_data > 0) return;
+    oc_log(OC_LOG_INFO, "without --data%s what %s take is left out: use \"text\"",
+           c->tokenizer ? "" : " and --tokenizer",
+           c->tokenizer ? "the data's buffers" : "the tokenizer and the data's buffers");
+}
+
 int oc_cmd_plan(oc_config *c) {
     oc_error err = {OC_OK, ""};
     oc_setup *s = NULL;
@@ -15,6 +22,7 @@ int oc_cmd_plan(oc_config *c) {
         oc_log(OC_LOG_ERROR, "%s", err.message);
         return OC_EXIT_REFUSED;
     }
+    note_text(c);
     oc_status st = OC_OK;
     if (c->json)
         st = oc_setup_print_json(s, stdout, &err);

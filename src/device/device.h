@@ -17,7 +17,9 @@
 
 #include "base/dtype.h"
 #include "base/pool.h"
+#include "base/queue.h"
 #include "base/status.h"
+#include "mem/memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -123,6 +125,13 @@ typedef struct oc_norm {
 
 typedef enum oc_optimizer_kind { OC_ADAMW, OC_ADAM, OC_SGD } oc_optimizer_kind;
 
+/* What changes from step to step, in memory that the device reads: a queue of kernels can be
+ * captured once and run for every step. */
+typedef struct oc_update_scalars {
+    double lr, bias1, bias2; /* 1 - beta^t. double: 1 - beta2 of a float 0.999 is off by 1e-5 */
+    float coef;              /* gradients are multiplied by it first */
+} oc_update_scalars;
+
 /* One update of n parameters. Adam adds weight_decay * p to the gradient, AdamW decays p by
  * lr * weight_decay; both as torch.optim does. SGD with momentum as torch.optim.SGD (dampening 0).
  */
@@ -134,10 +143,8 @@ typedef struct oc_update {
     oc_dtype g_dtype; /* fp32 or the compute dtype */
     void *copy;       /* compute-dtype copy of p; NULL: none */
     oc_dtype copy_dtype;
-    float coef; /* gradients are multiplied by it first */
-    /* double: 1 - beta2 of a float 0.999 is off by 1e-5 */
-    double lr, beta1, beta2, eps, weight_decay, momentum;
-    double bias1, bias2; /* 1 - beta^t */
+    const oc_update_scalars *scalars; /* device memory */
+    double beta1, beta2, eps, weight_decay, momentum;
 } oc_update;
 
 typedef struct oc_device_ops {
@@ -183,11 +190,11 @@ typedef struct oc_device_ops {
      * target (fp64, fixed order). */
     void (*ce_loss)(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
                     const float *sum, const float *target, float *lse, double *loss_sum);
-    /* dlogits = (exp(logits - lse) - [class == label]) * dscale, 0 for ignored rows; dtype t; may
-     * alias logits when t is fp32. soft_cap > 0: logits went through soft_cap(), and the gradient
-     * is that of what went in, (1 - (logits / cap)^2) as much. */
+    /* dlogits = (exp(logits - lse) - [class == label]) * *dscale, 0 for ignored rows; dtype t; may
+     * alias logits when t is fp32. dscale is in device memory. soft_cap > 0: logits went through
+     * soft_cap(), and the gradient is that of what went in, (1 - (logits / cap)^2) as much. */
     void (*ce_grad)(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
-                    const int32_t *labels, const float *lse, float dscale, float soft_cap,
+                    const int32_t *labels, const float *lse, const float *dscale, float soft_cap,
                     oc_dtype t, void *dlogits);
     /* x = cap * tanh(x / cap), n values in place */
     void (*soft_cap)(oc_device *d, int64_t n, float cap, float *x);
@@ -209,8 +216,19 @@ typedef struct oc_device_ops {
     void (*fold)(oc_device *d, int64_t n, const void *g, oc_dtype g_dtype, void *acc,
                  oc_dtype acc_dtype, bool first, double *partials);
     void (*update)(oc_device *d, const oc_update *u);
-    void (*copy)(oc_device *d, void *dst, const void *src, uint64_t bytes); /* within the device */
+    /* Within the device, or between it and the host's arena. */
+    void (*copy)(oc_device *d, void *dst, const void *src, uint64_t bytes);
+    void (*fill)(oc_device *d, void *dst, uint8_t value, uint64_t bytes);
     void (*zero)(oc_device *d, void *dst, uint64_t bytes);
+
+    /* Memory of the device's tier. */
+    oc_status (*open_memory)(oc_device *d, oc_memory **out, const oc_arena_spec *spec,
+                             oc_error *err);
+    /* Another handle of the same device, whose ops go into a stream of their own; d owns it. NULL:
+     * ops are done at return, and one handle serves every lane. */
+    oc_status (*open_stream)(oc_device *d, oc_device **out, oc_error *err);
+    /* The stream of this handle. NULL as above. */
+    oc_queue *(*queue)(oc_device *d);
 } oc_device_ops;
 
 enum { OC_NORM_CHUNK = 65536 }; /* elements a norm partial covers; pieces are multiples of it */

@@ -14,5 +14,8 @@ typedef struct oc_device_impl {
 
 /* Keeps the first failure; any lane may call it. */
 void oc_device_set_failed(oc_device *d, oc_status s);
+/* open_memory of back ends whose memory is the host's. */
+oc_status oc_device_open_host_memory(oc_device *d, oc_memory **out, const oc_arena_spec *spec,
+                                     oc_error *err);
 
 #endif

@@ -3,6 +3,10 @@
 #include "mem/cgroup.h"
 #include "mem/mem.h"
 
+#include <features.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,4 +44,10 @@ uint64_t oc_mem_rss(void) {
     static const char *const keys[] = {"RssAnon", "RssShmem"};
     uint64_t bytes;
     return read_kib("/proc/self/status", keys, 2, &bytes) ? bytes : 0;
+}
+
+void oc_mem_trim(void) {
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
 }

@@ -36,5 +36,7 @@ uint64_t oc_arena_resident(const oc_arena *a, oc_error *err); /* measured by min
 uint64_t oc_mem_available(void);
 /* RssAnon + RssShmem of this process from /proc/self/status, in bytes; 0 when unknown. */
 uint64_t oc_mem_rss(void);
+/* Return to the system what malloc() keeps of freed blocks. Without glibc it does nothing. */
+void oc_mem_trim(void);
 
 #endif

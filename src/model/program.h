@@ -83,10 +83,10 @@ void oc_program_head_forward(const oc_program_shape *s, const oc_block *chunk, c
 void oc_program_loss(const oc_program_shape *s, const oc_program_batch *b, void *state,
                      double *loss_sum);
 /* One chunk again: its weight gradient (whole chunk written) and its share of dxn. dscale: loss
- * scale. */
+ * scale, in device memory. */
 void oc_program_head_backward(const oc_program_shape *s, const oc_block *chunk, const void *weights,
-                              const oc_program_batch *b, float dscale, void *grads, void *state,
-                              void *work);
+                              const oc_program_batch *b, const float *dscale, void *grads,
+                              void *state, void *work);
 /* d = gradient of `in`; grads: the final block's flat gradient. */
 void oc_program_final_backward(const oc_program_shape *s, const oc_block *block,
                                const void *weights, const void *in, void *d, void *grads,

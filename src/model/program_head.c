@@ -323,8 +323,8 @@ void oc_program_loss(const oc_program_shape *s, const oc_program_batch *b, void 
 }
 
 void oc_program_head_backward(const oc_program_shape *s, const oc_block *chunk, const void *weights,
-                              const oc_program_batch *b, float dscale, void *grads, void *state,
-                              void *work) {
+                              const oc_program_batch *b, const float *dscale, void *grads,
+                              void *state, void *work) {
     head h = head_at(s, state);
     const oc_device_ops *ops = s->device->ops;
     int64_t T = s->batch * s->seq, cols = s->model->embed_dim;

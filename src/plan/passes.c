@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- poison: after the last reader of a transient value, an op that destroys it ---- */
+/* ---- poison: after the last reader of a transient value that nobody was promised, an op that
+ * destroys it ---- */
 
 typedef struct grave {
     uint32_t next; /* of the same op; UINT32_MAX: none */
@@ -17,6 +18,7 @@ typedef struct grave {
 typedef struct last_use {
     uint32_t op; /* index + 1; 0: none yet */
     bool read;   /* the value there has had a reader */
+    bool promised;
 } last_use;
 
 typedef struct graveyard {
@@ -57,7 +59,16 @@ static bool collect_access(graveyard *g, uint32_t op, const oc_access *a) {
     return true;
 }
 
+static void mark_promises(graveyard *g) {
+    for (uint32_t i = 0; i < g->p->n_ends; i++) {
+        const oc_holding *h = &g->p->ends[i];
+        for (uint32_t q = h->first; q < h->first + h->count; q++)
+            g->uses[g->base[h->buffer] + q].promised = true;
+    }
+}
+
 static bool collect(graveyard *g) {
+    mark_promises(g);
     for (uint32_t i = 0; i < g->p->n_ops; i++) {
         const oc_op *op = &g->p->ops[i];
         g->head[i] = UINT32_MAX;
@@ -67,7 +78,8 @@ static bool collect(graveyard *g) {
     for (uint32_t b = 0; b < g->s->n_buffers; b++)
         for (uint32_t q = 0; q < g->s->buffers[b].pieces; q++) {
             const last_use *u = &g->uses[g->base[b] + q];
-            if (u->op && u->read && !bury(g, u->op - 1, b, q)) return false;
+            bool dead = u->op && u->read && !u->promised;
+            if (dead && !bury(g, u->op - 1, b, q)) return false;
         }
     return true;
 }
@@ -97,6 +109,7 @@ static oc_status rewrite(const graveyard *g, oc_plan *p, uint16_t body, oc_error
                           .micro = op->micro,
                           .block = op->block,
                           .piece = UINT32_MAX,
+                          .pieces = 1,
                           .blocks = 1,
                           .pred = OC_NO_BUFFER,
                           .index = OC_NO_BUFFER,
@@ -145,10 +158,10 @@ oc_status oc_plan_add_poison(oc_plan_set *s, uint16_t poison_body, oc_error *err
 /* ---- lower bound ---- */
 
 /* A value of a transient buffer lives from the op that writes it to its last reader. Slots, slabs
- * and stages are held throughout on purpose (so that transfers run ahead), and what no op touches
- * is lent. */
-static bool held(const oc_buffer *b, bool touched) {
-    if (b->life != OC_LIFE_TRANSIENT || !touched) return true;
+ * and stages are held throughout on purpose (so that transfers run ahead), and what no op of any
+ * plan touches is lent. */
+static bool held(const oc_buffer *b, bool used) {
+    if (b->life != OC_LIFE_TRANSIENT || !used) return true;
     bool pool = b->use == OC_USE_WEIGHTS || b->use == OC_USE_GRADIENTS || b->use == OC_USE_STAGING;
     return pool && !b->alias;
 }
@@ -184,17 +197,27 @@ static void live_bytes(const oc_plan_set *s, const oc_plan *p, oc_tier tier, lif
         }
 }
 
-static uint64_t peak_of(const oc_plan_set *s, const oc_plan *p, oc_tier tier, lifetime *lives,
-                        int64_t *delta) {
+static void mark_used(const oc_plan_set *s, bool *used) {
+    for (uint32_t p = 0; p < s->n_plans; p++)
+        for (uint32_t i = 0; i < s->plans[p].n_accesses; i++)
+            used[s->plans[p].accesses[i].buffer] = true;
+}
+
+static uint64_t peak_of(const oc_plan_set *s, const oc_plan *p, oc_tier tier, const bool *used,
+                        lifetime *lives, int64_t *delta) {
     memset(lives, 0, s->n_buffers * sizeof *lives);
     memset(delta, 0, (p->n_ops + 2u) * sizeof *delta);
+    for (uint32_t i = 0; i < p->n_starts; i++)
+        lives[p->starts[i].buffer].touched = true;
     live_bytes(s, p, tier, lives, delta);
+    for (uint32_t i = 0; i < p->n_ends && p->n_ops; i++)
+        lives[p->ends[i].buffer].last = p->n_ops - 1;
     int64_t always = 0;
     for (uint32_t b = 0; b < s->n_buffers; b++) {
         const oc_buffer *x = &s->buffers[b];
         if (x->tier != tier) continue;
         int64_t copies = x->life == OC_LIFE_SUBMISSION ? 2 : 1;
-        if (held(x, lives[b].touched))
+        if (held(x, used[b]))
             always += copies * (int64_t)x->bytes;
         else
             end_life(x, &lives[b], delta);
@@ -213,9 +236,12 @@ uint64_t oc_plan_lower_bound(const oc_plan_set *s, oc_tier tier) {
         if (s->plans[i].n_ops > most) most = s->plans[i].n_ops;
     lifetime *lives = calloc(s->n_buffers + 1u, sizeof *lives);
     int64_t *delta = calloc(most + 2u, sizeof *delta);
+    bool *used = calloc(s->n_buffers + 1u, sizeof *used);
     uint64_t peak = 0;
-    for (uint32_t i = 0; lives && delta && i < s->n_plans; i++)
-        peak = oc_max_u64(peak, peak_of(s, &s->plans[i], tier, lives, delta));
+    if (used) mark_used(s, used);
+    for (uint32_t i = 0; lives && delta && used && i < s->n_plans; i++)
+        peak = oc_max_u64(peak, peak_of(s, &s->plans[i], tier, used, lives, delta));
+    free(used);
     free(lives);
     free(delta);
     return peak;

@@ -31,13 +31,18 @@ const char *oc_op_kind_name(oc_op_kind i) {
 
 const char *oc_use_name(oc_use i) {
     NAMES("weights", "gradients", "master", "moments", "activations", "workspace", "kv_cache",
-          "staging", "text");
+          "staging", "text", "plan");
 }
 
 const char *oc_role_name(oc_role i) {
     NAMES("src", "dst", "weight", "in", "out", "save", "work", "grad_out", "d", "state", "batch",
           "grad", "master", "m", "v", "copy", "partials", "cells_in", "cells_out", "carry", "rows",
-          "position_rows");
+          "position_rows", "table");
+}
+
+uint32_t oc_format_bits(oc_format f) {
+    static const uint32_t bits[OC_FORMAT_COUNT] = {0, 32, 16, 16};
+    return f < OC_FORMAT_COUNT ? bits[f] : 0;
 }
 
 /* ---- builder ---- */
@@ -47,13 +52,24 @@ typedef struct vec {
     uint32_t count, capacity;
 } vec;
 
+/* A plan being appended to. */
+typedef struct draft {
+    char name[16];
+    vec ops, accesses, starts, ends;
+    vec *held; /* the list of the holding added last */
+    uint8_t advance[OC_V_COUNT];
+    uint16_t pred_from;
+} draft;
+
 struct oc_plan_builder {
     vec buffers; /* oc_buffer */
-    vec blocks;  /* uint32_t pieces of each block */
     vec after;   /* oc_buffer_id per buffer: placed behind it; OC_NO_BUFFER */
-    vec ops[OC_MAX_PLANS], accesses[OC_MAX_PLANS];
-    char names[OC_MAX_PLANS][16];
+    vec blocks;  /* uint64_t elements of each block */
+    draft plans[OC_MAX_PLANS];
     uint32_t n_plans;
+    bool follows[OC_MAX_PLANS][OC_MAX_PLANS], opens[OC_MAX_PLANS];
+    bool unordered[OC_LANE_COUNT];
+    uint64_t piece_elements;
     oc_signature signatures[OC_MAX_BODIES];
     bool has_signature[OC_MAX_BODIES];
     oc_status failed; /* first failure, reported by finish */
@@ -63,7 +79,7 @@ struct oc_plan_builder {
 static void *vec_push(oc_plan_builder *b, vec *v, size_t item_bytes) {
     if (b->failed != OC_OK) return NULL;
     if (v->count == v->capacity) {
-        uint32_t capacity = v->capacity ? 2 * v->capacity : 64;
+        uint32_t capacity = v->capacity ? v->capacity + v->capacity / 2 : 64;
         void *data = realloc(v->data, (size_t)capacity * item_bytes);
         if (!data) {
             b->failed = OC_E_MEMORY;
@@ -91,8 +107,10 @@ void oc_plan_builder_free(oc_plan_builder *b) {
     free(b->after.data);
     free(b->blocks.data);
     for (uint32_t p = 0; p < OC_MAX_PLANS; p++) {
-        free(b->ops[p].data);
-        free(b->accesses[p].data);
+        free(b->plans[p].ops.data);
+        free(b->plans[p].accesses.data);
+        free(b->plans[p].starts.data);
+        free(b->plans[p].ends.data);
     }
     free(b);
 }
@@ -128,49 +146,102 @@ void oc_plan_signature(oc_plan_builder *b, uint16_t body, oc_signature sig) {
     b->has_signature[body] = true;
 }
 
-void oc_plan_blocks(oc_plan_builder *b, uint32_t pieces) {
-    uint32_t *x = vec_push(b, &b->blocks, sizeof *x);
-    if (x) *x = pieces;
+void oc_plan_block(oc_plan_builder *b, uint64_t elements) {
+    uint64_t *x = vec_push(b, &b->blocks, sizeof *x);
+    if (x) *x = elements;
 }
+
+void oc_plan_piece(oc_plan_builder *b, uint64_t elements) { b->piece_elements = elements; }
+
+void oc_plan_unordered(oc_plan_builder *b, oc_lane lane) { b->unordered[lane] = true; }
 
 const oc_buffer *oc_plan_buffer_at(const oc_plan_builder *b, oc_buffer_id id) {
     return (const oc_buffer *)b->buffers.data + id;
 }
 
-void oc_plan_begin(oc_plan_builder *b, const char *name) {
+uint32_t oc_plan_begin(oc_plan_builder *b, const char *name) {
     if (b->n_plans == OC_MAX_PLANS) {
         b->failed = OC_E_PLAN;
         b->why = "too many plans in a set";
-        return;
+        return OC_MAX_PLANS - 1;
     }
-    char *to = b->names[b->n_plans++];
+    draft *to = &b->plans[b->n_plans];
     size_t n = strlen(name);
-    memcpy(to, name, n < 15 ? n : 15);
+    memcpy(to->name, name, n < 15 ? n : 15);
+    to->pred_from = 1;
+    return b->n_plans++;
+}
+
+static draft *current(oc_plan_builder *b) { return &b->plans[b->n_plans - 1]; }
+
+static uint32_t to_end(const oc_plan_builder *b, oc_buffer_id buffer, uint32_t first,
+                       uint32_t count) {
+    return count == UINT32_MAX ? oc_plan_buffer_at(b, buffer)->pieces - first : count;
+}
+
+static void hold(oc_plan_builder *b, vec *list, oc_buffer_id buffer, uint32_t first, uint32_t count,
+                 oc_value value) {
+    oc_holding *h = vec_push(b, list, sizeof *h);
+    if (!h) return;
+    *h = (oc_holding){buffer, first, to_end(b, buffer, first, count), OC_NO_BUFFER, 0, value};
+    current(b)->held = list;
+}
+
+void oc_plan_held_if(oc_plan_builder *b, oc_buffer_id pred, uint32_t pred_index) {
+    vec *list = current(b)->held;
+    if (b->failed != OC_OK || !list) return;
+    oc_holding *h = (oc_holding *)list->data + list->count - 1;
+    h->pred = pred;
+    h->pred_index = pred_index;
+}
+
+void oc_plan_starts(oc_plan_builder *b, oc_buffer_id buffer, uint32_t first, uint32_t count,
+                    oc_value value) {
+    hold(b, &current(b)->starts, buffer, first, count, value);
+}
+
+void oc_plan_ends(oc_plan_builder *b, oc_buffer_id buffer, uint32_t first, uint32_t count,
+                  oc_value value) {
+    hold(b, &current(b)->ends, buffer, first, count, value);
+}
+
+void oc_plan_advances(oc_plan_builder *b, oc_what what, uint8_t versions) {
+    current(b)->advance[what] = versions;
+}
+
+void oc_plan_pred_from(oc_plan_builder *b, uint16_t micro) { current(b)->pred_from = micro; }
+
+void oc_plan_follows(oc_plan_builder *b, uint32_t from, uint32_t to) {
+    if (from == OC_NO_PLAN)
+        b->opens[to] = true;
+    else
+        b->follows[from][to] = true;
 }
 
 void oc_plan_op(oc_plan_builder *b, const oc_op *op) {
-    uint32_t p = b->n_plans - 1;
-    oc_op *x = vec_push(b, &b->ops[p], sizeof *x);
+    draft *d = current(b);
+    oc_op *x = vec_push(b, &d->ops, sizeof *x);
     if (!x) return;
     *x = *op;
     if (x->blocks == 0) x->blocks = 1;
-    x->first_access = b->accesses[p].count;
+    if (x->pieces == 0) x->pieces = 1;
+    x->first_access = d->accesses.count;
     x->n_accesses = 0;
 }
 
 void oc_plan_access(oc_plan_builder *b, oc_role role, oc_access_mode mode, oc_buffer_id buffer,
                     uint32_t first, uint32_t count, oc_value value, oc_value result) {
-    uint32_t p = b->n_plans - 1;
-    oc_access *x = vec_push(b, &b->accesses[p], sizeof *x);
+    draft *d = current(b);
+    oc_access *x = vec_push(b, &d->accesses, sizeof *x);
     if (!x) return;
     x->buffer = buffer;
     x->first = first;
-    x->count = count == UINT32_MAX ? oc_plan_buffer_at(b, buffer)->pieces - first : count;
+    x->count = to_end(b, buffer, first, count);
     x->mode = (uint8_t)mode;
     x->role = (uint8_t)role;
     x->value = value;
     x->result = result;
-    oc_op *op = (oc_op *)b->ops[p].data + b->ops[p].count - 1;
+    oc_op *op = (oc_op *)d->ops.data + d->ops.count - 1;
     op->n_accesses++;
 }
 
@@ -182,95 +253,149 @@ static uint64_t footprint(const oc_buffer *x) {
     return x->life == OC_LIFE_SUBMISSION ? 2 * bytes : bytes;
 }
 
-typedef struct layout {
-    uint64_t arena[OC_TIER_COUNT];
-    uint64_t use[OC_TIER_COUNT][OC_USE_COUNT];
-} layout;
+/* A buffer, by its group. Ungrouped ones are a group each. */
+typedef struct member {
+    uint32_t alias;
+    oc_buffer_id id, first; /* of the group */
+} member;
 
-/* Ungrouped buffers one after another; a group takes the room of its longest chain of members. A
- * group's bytes count for the use of its first member. offsets may be NULL. */
-static layout assign(const oc_plan_builder *b, uint64_t *offsets) {
-    layout out = {{0}, {{0}}};
+static int by_group(const void *a, const void *b) {
+    const member *x = a, *y = b;
+    if (x->alias != y->alias) return x->alias < y->alias ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int by_first(const void *a, const void *b) {
+    const member *x = a, *y = b;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Groups in order of their first member, members in order of creation. */
+static member *sort_members(const oc_plan_builder *b) {
+    uint32_t n = b->buffers.count;
     const oc_buffer *x = b->buffers.data;
+    member *m = malloc((n + 1u) * sizeof *m);
+    if (!m) return NULL;
+    for (uint32_t i = 0; i < n; i++)
+        m[i] = (member){x[i].alias, i, i};
+    qsort(m, n, sizeof *m, by_group);
+    for (uint32_t i = 1; i < n; i++)
+        if (m[i].alias && m[i].alias == m[i - 1].alias) m[i].first = m[i - 1].first;
+    qsort(m, n, sizeof *m, by_first);
+    return m;
+}
+
+/* Where members of one group lie, from `start` on; the end of the longest chain. A member is
+ * created after the one it is placed behind. */
+static uint64_t place_group(oc_plan_builder *b, const member *m, uint32_t n, uint64_t start) {
+    oc_buffer *x = b->buffers.data;
     const oc_buffer_id *after = b->after.data;
-    for (uint32_t i = 0; i < b->buffers.count; i++) {
-        if (x[i].alias) {
-            bool seen = false;
-            for (uint32_t j = 0; j < i && !seen; j++)
-                seen = x[j].alias == x[i].alias;
-            if (seen) continue;
-        }
-        uint64_t start = out.arena[x[i].tier], end = start;
-        if (!x[i].alias) {
-            end = start + footprint(&x[i]);
-            if (offsets) offsets[i] = start;
-        } else {
-            for (uint32_t j = i; j < b->buffers.count; j++) {
-                if (x[j].alias != x[i].alias) continue;
-                uint64_t at = start;
-                for (oc_buffer_id k = after[j]; k != OC_NO_BUFFER; k = after[k])
-                    at += footprint(&x[k]);
-                if (offsets) offsets[j] = at;
-                end = oc_max_u64(end, at + footprint(&x[j]));
-            }
-        }
-        out.arena[x[i].tier] = end;
-        out.use[x[i].tier][x[i].use] += end - start;
+    uint64_t end = start;
+    for (uint32_t i = 0; i < n; i++) {
+        oc_buffer_id before = after[m[i].id];
+        oc_buffer *at = &x[m[i].id];
+        at->offset = before == OC_NO_BUFFER ? start : x[before].offset + footprint(&x[before]);
+        end = oc_max_u64(end, at->offset + footprint(at));
     }
-    return out;
+    return end;
 }
 
-uint64_t oc_plan_arena_bytes(const oc_plan_builder *b, oc_tier tier) {
-    return assign(b, NULL).arena[tier];
-}
-
-uint64_t oc_plan_use_bytes(const oc_plan_builder *b, oc_tier tier, oc_use use) {
-    return assign(b, NULL).use[tier][use];
+/* One group after another; each takes the room of its longest chain of members, and its bytes count
+ * for the use of its first. */
+oc_status oc_plan_layout(oc_plan_builder *b, uint64_t arena[OC_TIER_COUNT],
+                         uint64_t use[OC_TIER_COUNT][OC_USE_COUNT], oc_error *err) {
+    memset(arena, 0, OC_TIER_COUNT * sizeof *arena);
+    memset(use, 0, OC_TIER_COUNT * sizeof *use);
+    if (b->failed != OC_OK) return oc_fail(err, b->failed, "%s", b->why);
+    member *m = sort_members(b);
+    if (!m) return oc_fail(err, OC_E_MEMORY, "no memory to lay the plan out");
+    for (uint32_t i = 0, n; i < b->buffers.count; i += n) {
+        n = 1;
+        while (i + n < b->buffers.count && m[i + n].first == m[i].first)
+            n++;
+        const oc_buffer *x = oc_plan_buffer_at(b, m[i].first);
+        uint64_t start = arena[x->tier];
+        arena[x->tier] = place_group(b, m + i, n, start);
+        use[x->tier][x->use] += arena[x->tier] - start;
+    }
+    free(m);
+    return OC_OK;
 }
 
 uint64_t oc_plan_bytes(const oc_plan_set *s, oc_tier tier, oc_use use) {
     return s->use_bytes[tier][use];
 }
 
+uint64_t oc_plan_host_bytes(const oc_plan_set *s) {
+    uint64_t n = sizeof *s + s->n_buffers * sizeof *s->buffers + s->n_blocks * sizeof(uint64_t);
+    for (uint32_t p = 0; p < s->n_plans; p++) {
+        const oc_plan *x = &s->plans[p];
+        n += x->n_ops * sizeof *x->ops + x->n_accesses * sizeof *x->accesses;
+        n += x->n_waits * sizeof *x->waits + (x->n_starts + x->n_ends) * sizeof *x->starts;
+        for (uint32_t q = 0; q < s->n_plans; q++)
+            n += s->n_pairs[p][q] * sizeof(oc_wait);
+    }
+    return n;
+}
+
+uint64_t oc_plan_builder_bytes(const oc_plan_builder *b) {
+    uint64_t n = sizeof(oc_plan_set) + b->buffers.count * sizeof(oc_buffer) +
+                 b->blocks.count * sizeof(uint64_t);
+    for (uint32_t p = 0; p < b->n_plans; p++) {
+        const draft *d = &b->plans[p];
+        n += d->ops.count * sizeof(oc_op) + d->accesses.count * sizeof(oc_access);
+        n += (d->starts.count + d->ends.count) * sizeof(oc_holding);
+    }
+    return n;
+}
+
 /* ---- finish ---- */
 
-static void move_plan(oc_plan_builder *b, uint32_t p, oc_plan *to) {
-    memcpy(to->name, b->names[p], sizeof to->name);
-    to->ops = b->ops[p].data;
-    to->n_ops = b->ops[p].count;
-    to->accesses = b->accesses[p].data;
-    to->n_accesses = b->accesses[p].count;
-    memset(&b->ops[p], 0, sizeof b->ops[p]);
-    memset(&b->accesses[p], 0, sizeof b->accesses[p]);
+/* The array, given back to exactly what it holds. */
+static void *take(vec *v, size_t item_bytes, uint32_t *count) {
+    void *data = v->data;
+    *count = v->count;
+    if (v->count < v->capacity && data) {
+        void *less = realloc(data, (size_t)v->count * item_bytes + 1);
+        if (less) data = less;
+    }
+    memset(v, 0, sizeof *v);
+    return data;
+}
+
+static void move_plan(draft *d, oc_plan *to) {
+    memcpy(to->name, d->name, sizeof to->name);
+    to->ops = take(&d->ops, sizeof *to->ops, &to->n_ops);
+    to->accesses = take(&d->accesses, sizeof *to->accesses, &to->n_accesses);
+    to->starts = take(&d->starts, sizeof *to->starts, &to->n_starts);
+    to->ends = take(&d->ends, sizeof *to->ends, &to->n_ends);
+    memcpy(to->advance, d->advance, sizeof to->advance);
+    to->pred_from = d->pred_from;
+}
+
+static void move_set(oc_plan_builder *b, oc_plan_set *s) {
+    s->buffers = take(&b->buffers, sizeof *s->buffers, &s->n_buffers);
+    s->block_elements = take(&b->blocks, sizeof *s->block_elements, &s->n_blocks);
+    s->piece_elements = b->piece_elements;
+    memcpy(s->unordered, b->unordered, sizeof s->unordered);
+    memcpy(s->follows, b->follows, sizeof s->follows);
+    memcpy(s->opens, b->opens, sizeof s->opens);
+    memcpy(s->signatures, b->signatures, sizeof s->signatures);
+    memcpy(s->has_signature, b->has_signature, sizeof s->has_signature);
+    s->n_plans = b->n_plans;
+    for (uint32_t p = 0; p < b->n_plans; p++)
+        move_plan(&b->plans[p], &s->plans[p]);
 }
 
 oc_status oc_plan_finish(oc_plan_builder *b, oc_plan_set **out, oc_error *err) {
-    if (b->failed != OC_OK) return oc_fail(err, b->failed, "%s", b->why);
     oc_plan_set *s = calloc(1, sizeof *s);
-    uint64_t *offsets = calloc(b->buffers.count + 1u, sizeof *offsets);
-    if (!s || !offsets) {
-        free(s);
-        free(offsets);
-        return oc_fail(err, OC_E_MEMORY, "no memory for the plan set");
+    if (!s) return oc_fail(err, OC_E_MEMORY, "no memory for the plan set");
+    oc_status st = oc_plan_layout(b, s->arena_bytes, s->use_bytes, err);
+    if (st == OC_OK) {
+        move_set(b, s);
+        st = oc_plan_derive(s, err);
     }
-    layout l = assign(b, offsets);
-    memcpy(s->arena_bytes, l.arena, sizeof l.arena);
-    memcpy(s->use_bytes, l.use, sizeof l.use);
-    s->buffers = b->buffers.data;
-    s->n_buffers = b->buffers.count;
-    memset(&b->buffers, 0, sizeof b->buffers);
-    s->block_pieces = b->blocks.data;
-    s->n_blocks = b->blocks.count;
-    memset(&b->blocks, 0, sizeof b->blocks);
-    for (uint32_t i = 0; i < s->n_buffers; i++)
-        s->buffers[i].offset = offsets[i];
-    free(offsets);
-    s->n_plans = b->n_plans;
-    for (uint32_t p = 0; p < b->n_plans; p++)
-        move_plan(b, p, &s->plans[p]);
-    memcpy(s->signatures, b->signatures, sizeof s->signatures);
-    memcpy(s->has_signature, b->has_signature, sizeof s->has_signature);
-    oc_status st = oc_plan_derive(s, err);
     if (st != OC_OK) {
         oc_plan_set_free(s);
         return st;
@@ -285,10 +410,12 @@ void oc_plan_set_free(oc_plan_set *s) {
         free(s->plans[p].ops);
         free(s->plans[p].accesses);
         free(s->plans[p].waits);
+        free(s->plans[p].starts);
+        free(s->plans[p].ends);
         for (uint32_t q = 0; q < OC_MAX_PLANS; q++)
             free(s->pairs[p][q]);
     }
     free(s->buffers);
-    free(s->block_pieces);
+    free(s->block_elements);
     free(s);
 }

@@ -1,4 +1,4 @@
-/* plan.h - the program of one step: ops over lanes, and the buffers they touch.
+/* plan.h - small programs of ops over lanes, the buffers they touch, and which may follow which.
  *
  * Pure data: nothing here touches memory or devices. A builder appends ops in an order in which
  * running them one by one is correct (program order) and says of each what it reads and writes.
@@ -6,9 +6,16 @@
  * derived (derive.c), and checked by an independent method (verify.c). The executor runs any
  * verified set.
  *
+ * A step is a sequence of plans: first, middle, middle, ..., last, update. Each has a contract: the
+ * values it relies on at its start and those it leaves at its end. The set lists the successions
+ * that may occur; waits are derived and contracts are checked for exactly these. So a plan's size
+ * does not depend on how often it runs.
+ *
  * Invariants of a verified set:
- *   every access: 0 <= first, first + count <= buffer.pieces
- *   running a plan in program order, each read finds the value it names in every piece it names
+ *   every access: 0 <= first, first + count <= buffer.pieces, and room for the value it names
+ *   running a plan in program order from its start, each read finds the value it names in every
+ *   piece it names, and at its end every value that it promises is there
+ *   a -> b is listed: what b relies on at its start is what a promises at its end
  *   every two conflicting accesses are ordered by lane order and waits
  *   every wait points backwards in program order (so no cycle, no deadlock)
  *   offset + bytes <= arena bytes of the tier; buffers that share bytes are in one alias group */
@@ -63,6 +70,7 @@ typedef enum oc_use {
     OC_USE_KV_CACHE,
     OC_USE_STAGING,
     OC_USE_TEXT,
+    OC_USE_PLAN, /* plans, executor, trace: outside the arenas */
     OC_USE_COUNT
 } oc_use;
 const char *oc_use_name(oc_use u); /* "kv_cache" */
@@ -70,19 +78,35 @@ const char *oc_use_name(oc_use u); /* "kv_cache" */
 typedef uint32_t oc_buffer_id;
 #define OC_NO_BUFFER UINT32_MAX
 
-/* A value: what bytes mean, not where they are. Packed so that it compares as one number.
- * version counts updates: a plan starts with every persistent value at 0 and ends with all that it
- * updates at 1; in the next plan that is 0 again. micro: micro-batch, 0 where it does not apply. */
+/* A value: what bytes mean, not where they are.
+ *
+ * version counts updates: a plan starts with every state at 0; its contract says by how many
+ * versions it moves each kind of state, and the next plan calls what it finds 0 again. micro: a
+ * micro-batch of the plan's group, 0 where it does not apply. stage: partial results, how far they
+ * are. piece: of the block's state, for the access's first piece; one more with each piece of the
+ * run. share: 0 the whole, else 1 + the shard. format: how elements are written down. */
 typedef struct oc_value {
+    uint32_t block, piece;
     uint16_t what; /* oc_what */
     uint16_t micro;
     uint16_t version;
-    uint16_t stage; /* partial results: how many folds are in it */
-    uint32_t block;
+    uint16_t stage;
+    uint16_t share;
+    uint16_t format; /* oc_format */
 } oc_value;
 
-/* As the micro of a value over several pieces: piece number k holds micro-batch k's. */
+/* As the micro of a value over several pieces: piece number k of the buffer holds micro-batch k's,
+ * as its only piece. */
 enum { OC_EACH_MICRO = UINT16_MAX };
+
+typedef enum oc_format {
+    OC_FORMAT_OWN, /* of cells and activations: what the body makes of it */
+    OC_FORMAT_F32,
+    OC_FORMAT_BF16,
+    OC_FORMAT_F16,
+    OC_FORMAT_COUNT
+} oc_format;
+uint32_t oc_format_bits(oc_format f); /* of an element; 0: not known */
 
 typedef enum oc_what {
     OC_V_NONE,
@@ -101,7 +125,17 @@ typedef enum oc_what {
     OC_V_PARTIALS,
     OC_V_SCRATCH,
     OC_V_POISON,
-    OC_V_USER /* test programs: from here on */
+    OC_V_CONST,   /* tables that never change */
+    OC_V_CONTROL, /* cells: what the session says of a submission, */
+    OC_V_ORDER,   /* the order of its rows, */
+    OC_V_LOSSES,  /* what micro-batches lost, */
+    OC_V_LOSS,    /* their sum, */
+    OC_V_RESULT,  /* what the norm made of them, */
+    OC_V_SCALARS, /* what of that updates read, */
+    OC_V_CARRY,   /* what goes on from step to step, */
+    OC_V_SCALE,   /* the loss scale as kernels read it */
+    OC_V_USER,    /* test programs: from here on */
+    OC_V_COUNT = OC_V_USER + 4
 } oc_what;
 
 typedef enum oc_access_mode { OC_READ, OC_WRITE, OC_FOLD } oc_access_mode;
@@ -131,6 +165,7 @@ typedef enum oc_role {
     OC_ROLE_CARRY,
     OC_ROLE_ROWS,
     OC_ROLE_POSITION_ROWS,
+    OC_ROLE_TABLE, /* rotary frequencies, slopes */
     OC_ROLE_COUNT
 } oc_role;
 const char *oc_role_name(oc_role r);
@@ -156,7 +191,10 @@ typedef struct oc_op {
     uint16_t lane; /* oc_lane */
     uint16_t body; /* index in the executor's table of bodies */
     uint16_t micro;
+    uint16_t always; /* 1: entered even when the run has failed (a collective, whose peers wait) */
+    uint16_t unused;
     uint32_t block, piece; /* for the body and for printing; piece UINT32_MAX: whole block */
+    uint32_t pieces;       /* a run: piece .. piece + pieces - 1 */
     uint32_t blocks; /* an op over many blocks (table lookup, norm): block .. block + blocks - 1;
                         else 1 */
     uint32_t pred;   /* OC_NO_BUFFER: always; else a cell buffer: body is skipped when cell is 0 */
@@ -168,8 +206,8 @@ typedef struct oc_op {
     oc_demand demand;
 } oc_op;
 
-/* Before the op starts, lane `lane` must have finished its op number `seq` (of the same plan, or of
- * the plan before in a pair table). At most one per lane and op. */
+/* Before the op starts, lane `lane` must have finished its ops up to number `seq` (of the same
+ * plan, or of the plan before in a pair table). At most one per lane and op. */
 typedef struct oc_wait {
     uint32_t op; /* pair tables: op of the later plan; within a plan implied */
     uint16_t lane;
@@ -177,8 +215,8 @@ typedef struct oc_wait {
 } oc_wait;
 
 typedef enum oc_buffer_life {
-    OC_LIFE_CARRIED,   /* homes and counters: content survives from plan to plan */
-    OC_LIFE_TRANSIENT, /* slots, slabs, work: content means nothing to the next plan */
+    OC_LIFE_CARRIED,   /* homes and counters: the session fills them before the first plan */
+    OC_LIFE_TRANSIENT, /* slots, slabs, work: empty before the first plan */
     OC_LIFE_SUBMISSION /* cells filled anew for each submission; two copies, used in turn */
 } oc_buffer_life;
 
@@ -193,11 +231,20 @@ typedef struct oc_buffer {
     uint64_t offset;  /* in the tier's arena; multiple of 64. SUBMISSION: copy i at offset + i *
                          align(bytes) */
     uint32_t alias;   /* buffers of one nonzero group share bytes: they conflict as a whole */
-    oc_value initial; /* CARRIED: value at the start of every plan. SUBMISSION: as filled */
+    oc_value initial; /* CARRIED: before the first plan. SUBMISSION: as filled */
 } oc_buffer;
 
+/* What pieces of a buffer hold at a plan's start or end. With a pred only when that cell is not 0,
+ * which the session sees to for both plans. */
+typedef struct oc_holding {
+    oc_buffer_id buffer;
+    uint32_t first, count;
+    uint32_t pred, pred_index; /* OC_NO_BUFFER: for certain */
+    oc_value value;
+} oc_holding;
+
 typedef struct oc_plan {
-    char name[16]; /* "step" */
+    char name[16]; /* "first" */
     oc_op *ops;
     uint32_t n_ops;
     oc_access *accesses;
@@ -205,17 +252,23 @@ typedef struct oc_plan {
     oc_wait *waits;
     uint32_t n_waits;
     uint32_t lane_ops[OC_LANE_COUNT];
+    /* The contract. What is not listed counts as empty; SUBMISSION buffers always hold `initial` at
+     * the start. */
+    oc_holding *starts, *ends;
+    uint32_t n_starts, n_ends;
+    uint8_t advance[OC_V_COUNT]; /* versions that each kind of state has moved at the end */
+    uint16_t pred_from; /* micro-batches from this number on may have no rows, so that their ops
+                           have predicates */
 } oc_plan;
 
-enum { OC_MAX_PLANS = 4, OC_MAX_BODIES = 32 };
+enum { OC_MAX_PLANS = 12, OC_MAX_BODIES = 40, OC_NO_PLAN = UINT16_MAX };
 
 /* Whether ops of a body have a predicate. */
 typedef enum oc_pred_rule {
     OC_PRED_ANY, /* not checked */
     OC_PRED_NEVER,
-    OC_PRED_ALWAYS, /* cell pred_buffer[pred_base] */
-    OC_PRED_MICRO,  /* cell pred_buffer[pred_base + micro] for micro > 0; micro-batch 0 always runs
-                     */
+    OC_PRED_ALWAYS,   /* cell pred_buffer[pred_base] */
+    OC_PRED_MICRO,    /* cell pred_buffer[pred_base + micro] from the plan's pred_from on */
     OC_PRED_MICRO_MAY /* that or none */
 } oc_pred_rule;
 
@@ -225,12 +278,17 @@ typedef enum oc_pred_rule {
 typedef struct oc_signature {
     uint32_t reads, writes, folds; /* roles it cannot do without, by mode */
     uint32_t optional;             /* may be there too, in any mode; others are refused */
-    uint32_t many;                 /* once for each of the op's blocks, by the block of the value */
-    uint32_t whole;                /* all pieces of the op's block, from piece 0 */
-    uint32_t full;                 /* all pieces of the buffer */
-    uint32_t single;               /* the op's piece and no other, when it has one */
+    uint32_t many;     /* once for each of the op's blocks, in order, by the block of the value */
+    uint32_t repeated; /* may stand more than once; others stand once a mode */
+    uint32_t whole;    /* all pieces of the op's block, from piece 0 */
+    uint32_t full;     /* all pieces of the buffer */
+    uint32_t single;   /* the op's run of pieces and no other, when it has one */
+    uint32_t run;      /* a value of the op's run of pieces, wherever it lies */
     uint32_t own_block, own_micro; /* the value's block or micro-batch is the op's */
+    uint16_t what[OC_ROLE_COUNT];  /* kind of value that a role has; OC_V_NONE: any */
+    uint64_t bytes[OC_ROLE_COUNT]; /* that an access of the role must span at least; 0: any */
     uint32_t tolerant; /* the body copes when a predicate kept the value from being written */
+    bool appends;      /* of a copy: into a part of DST that the index cell chooses */
     oc_pred_rule pred;
     uint32_t pred_buffer, pred_base;
 } oc_signature;
@@ -242,14 +300,20 @@ typedef struct oc_plan_set {
     uint64_t use_bytes[OC_TIER_COUNT][OC_USE_COUNT]; /* sums to arena_bytes */
     oc_plan plans[OC_MAX_PLANS];
     uint32_t n_plans;
+    /* follows[a][b]: b may be submitted right after a; opens[b]: before any other */
+    bool follows[OC_MAX_PLANS][OC_MAX_PLANS], opens[OC_MAX_PLANS];
     /* pairs[a][b]: waits of plan b's ops for plan a's, when b is submitted right after a; sorted by
      * op */
     oc_wait *pairs[OC_MAX_PLANS][OC_MAX_PLANS];
     uint32_t n_pairs[OC_MAX_PLANS][OC_MAX_PLANS];
+    /* lanes whose ops may start before, and end after, the one issued before them */
+    bool unordered[OC_LANE_COUNT];
     oc_signature signatures[OC_MAX_BODIES];
     bool has_signature[OC_MAX_BODIES];
-    uint32_t *block_pieces; /* pieces of each block, for signatures; NULL: none given */
+    /* the size of states: elements of each block and of a piece */
+    uint64_t *block_elements;
     uint32_t n_blocks;
+    uint64_t piece_elements; /* 0: not known */
 } oc_plan_set;
 
 /* ---- construction: used by builders. Allocation failures are sticky and reported by finish. ----
@@ -268,13 +332,30 @@ oc_buffer_id oc_plan_buffer(oc_plan_builder *b, const char *name, oc_tier tier, 
 void oc_plan_place_after(oc_plan_builder *b, oc_buffer_id id, oc_buffer_id before);
 /* Declare what ops with this body look like; verify refuses others. */
 void oc_plan_signature(oc_plan_builder *b, uint16_t body, oc_signature sig);
-/* How many pieces each block has, in order. */
-void oc_plan_blocks(oc_plan_builder *b, uint32_t pieces);
-/* Bytes of a tier if finish were called now. */
-uint64_t oc_plan_arena_bytes(const oc_plan_builder *b, oc_tier tier);
-uint64_t oc_plan_use_bytes(const oc_plan_builder *b, oc_tier tier, oc_use use);
+/* What verify knows of sizes: elements of the next block, in order, and of a piece. */
+void oc_plan_block(oc_plan_builder *b, uint64_t elements);
+void oc_plan_piece(oc_plan_builder *b, uint64_t elements);
+/* Ops of this lane may be done in any order. */
+void oc_plan_unordered(oc_plan_builder *b, oc_lane lane);
+/* Bytes of each tier if finish were called now, and by use. */
+OC_NODISCARD oc_status oc_plan_layout(oc_plan_builder *b, uint64_t arena[OC_TIER_COUNT],
+                                      uint64_t use[OC_TIER_COUNT][OC_USE_COUNT], oc_error *err);
+/* Bytes on the host of what there is so far; waits are not derived yet. */
+uint64_t oc_plan_builder_bytes(const oc_plan_builder *b);
 const oc_buffer *oc_plan_buffer_at(const oc_plan_builder *b, oc_buffer_id id);
-void oc_plan_begin(oc_plan_builder *b, const char *name); /* ops now go to a new plan */
+/* Ops now go to a new plan; returns its number. */
+uint32_t oc_plan_begin(oc_plan_builder *b, const char *name);
+/* The contract of the plan begun last. count UINT32_MAX: all pieces. */
+void oc_plan_starts(oc_plan_builder *b, oc_buffer_id buffer, uint32_t first, uint32_t count,
+                    oc_value value);
+void oc_plan_ends(oc_plan_builder *b, oc_buffer_id buffer, uint32_t first, uint32_t count,
+                  oc_value value);
+/* The holding added last is there only when the cell is not 0. */
+void oc_plan_held_if(oc_plan_builder *b, oc_buffer_id pred, uint32_t pred_index);
+void oc_plan_advances(oc_plan_builder *b, oc_what what, uint8_t versions);
+void oc_plan_pred_from(oc_plan_builder *b, uint16_t micro);
+/* Plan `to` may be submitted right after `from`; OC_NO_PLAN: before any other. */
+void oc_plan_follows(oc_plan_builder *b, uint32_t from, uint32_t to);
 /* The op's derived fields and accesses are ignored; accesses follow by the next call. */
 void oc_plan_op(oc_plan_builder *b, const oc_op *op);
 /* Of the op appended last. count UINT32_MAX: all pieces. */
@@ -297,8 +378,9 @@ OC_NODISCARD oc_status oc_plan_add_poison(oc_plan_set *s, uint16_t poison_body, 
 
 /* ---- questions ---- */
 
-/* Checks every invariant above for every plan alone and every ordered pair, by replaying values and
- * by vector clocks over lanes. OC_E_PLAN names the plan, the op and the access. */
+/* Checks every invariant above for every plan alone and every succession that is listed, by
+ * replaying values and by vector clocks over lanes. OC_E_PLAN names the plan, the op and the
+ * access. */
 OC_NODISCARD oc_status oc_plan_verify(const oc_plan_set *s, oc_error *err);
 /* The least arena that any allocation of these buffers could have: per tier, the maximum over time
  * of the bytes of live values (slots of a pool count as live throughout), in bytes. */
@@ -308,7 +390,19 @@ uint64_t oc_plan_bytes(const oc_plan_set *s, oc_tier tier,
 
 static inline bool oc_value_equal(oc_value a, oc_value b) {
     return a.what == b.what && a.micro == b.micro && a.version == b.version && a.stage == b.stage &&
-           a.block == b.block;
+           a.block == b.block && a.piece == b.piece && a.share == b.share && a.format == b.format;
 }
+
+/* Of an access that begins at piece `first` of its buffer: the value in piece k. */
+static inline oc_value oc_value_at(oc_value x, uint32_t first, uint32_t k) {
+    if (x.micro == OC_EACH_MICRO)
+        x.micro = (uint16_t)k;
+    else
+        x.piece += k - first;
+    return x;
+}
+
+/* Bytes of the set's own arrays, on the host. */
+uint64_t oc_plan_host_bytes(const oc_plan_set *s);
 
 #endif

@@ -1,6 +1,8 @@
 /* trace.c - what ran when, in the Chrome trace format (chrome://tracing, ui.perfetto.dev). */
 #include "run/inner.h"
 
+#include "base/checked.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,7 +21,14 @@ oc_status oc_trace_open(oc_run *r, oc_error *err) {
 }
 
 void oc_trace_put(oc_trace_ring *ring, const oc_trace_event *e) {
-    ring->events[ring->n++ % OC_TRACE_EVENTS] = *e;
+    uint64_t n = atomic_load_explicit(&ring->n, memory_order_relaxed);
+    ring->events[n % ring->capacity] = *e;
+    atomic_store_explicit(&ring->n, n + 1, memory_order_relaxed);
+}
+
+uint64_t oc_trace_left_out(const oc_trace_ring *ring) {
+    uint64_t n = atomic_load_explicit(&ring->n, memory_order_relaxed);
+    return n > ring->capacity ? n - ring->capacity : 0;
 }
 
 /* Plan names are the builder's, but JSON must hold whatever they are. */
@@ -33,7 +42,9 @@ static void put_name(FILE *f, const char *name, size_t most) {
 static void put_event(FILE *f, const oc_run *r, int lane, const oc_trace_event *e) {
     const oc_plan *plan = &r->set->plans[e->plan];
     const oc_op *o = &plan->ops[e->op];
-    uint64_t at = e->start_ns - r->opened_ns, took = e->end_ns - e->start_ns;
+    /* A queue's clock may be a little behind the host's. */
+    uint64_t at = oc_max_u64(e->start_ns, r->opened_ns) - r->opened_ns;
+    uint64_t took = e->end_ns - e->start_ns;
     fprintf(f, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"name\":\"%s b%" PRIu32, lane + 1,
             oc_op_kind_name((oc_op_kind)o->kind), o->block);
     if (o->piece != UINT32_MAX) fprintf(f, ".p%" PRIu32, o->piece);
@@ -46,27 +57,27 @@ static void put_event(FILE *f, const oc_run *r, int lane, const oc_trace_event *
             e->op, e->step, (unsigned)o->micro, o->demand.bytes, e->skipped ? "true" : "false");
 }
 
+static void put_track(FILE *f, const oc_run *r, int lane) {
+    const oc_trace_ring *ring = &r->lanes[lane].ring;
+    fprintf(f,
+            ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\","
+            "\"args\":{\"name\":\"%s\"}}",
+            lane + 1, oc_lane_name((oc_lane)lane));
+    fprintf(f,
+            ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_sort_index\","
+            "\"args\":{\"sort_index\":%d}}",
+            lane + 1, lane);
+    uint64_t n = atomic_load_explicit(&ring->n, memory_order_relaxed);
+    for (uint64_t i = oc_trace_left_out(ring); i < n; i++)
+        put_event(f, r, lane, &ring->events[i % ring->capacity]);
+}
+
 static void put_all(FILE *f, const oc_run *r) {
-    uint64_t dropped = 0;
     fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":1,\"tid\":0,"
                "\"name\":\"process_name\",\"args\":{\"name\":\"outcore\"}}");
-    for (int lane = 0; lane < OC_LANE_COUNT; lane++) {
-        const oc_trace_ring *ring = &r->lanes[lane].ring;
-        if (!ring->events) continue;
-        fprintf(f,
-                ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\","
-                "\"args\":{\"name\":\"%s\"}}",
-                lane + 1, oc_lane_name((oc_lane)lane));
-        fprintf(f,
-                ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_sort_index\","
-                "\"args\":{\"sort_index\":%d}}",
-                lane + 1, lane);
-        uint64_t kept = ring->n < OC_TRACE_EVENTS ? ring->n : OC_TRACE_EVENTS;
-        dropped += ring->n - kept;
-        for (uint64_t i = ring->n - kept; i < ring->n; i++)
-            put_event(f, r, lane, &ring->events[i % OC_TRACE_EVENTS]);
-    }
-    fprintf(f, "\n],\"otherData\":{\"dropped_events\":%" PRIu64 "}}\n", dropped);
+    for (int lane = 0; lane < OC_LANE_COUNT; lane++)
+        if (r->lanes[lane].ring.events) put_track(f, r, lane);
+    fprintf(f, "\n],\"otherData\":{\"dropped_events\":%" PRIu64 "}}\n", oc_run_trace_left_out(r));
 }
 
 oc_status oc_trace_write(oc_run *r, oc_error *err) {

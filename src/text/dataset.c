@@ -1,4 +1,5 @@
 #include "base/checked.h"
+#include "base/heap.h"
 #include "text/dataset_internal.h"
 
 #include <inttypes.h>
@@ -79,7 +80,10 @@ void oc_dataset_close(oc_dataset *d) {
 uint64_t oc_dataset_count(const oc_dataset *d) { return d->spool.written; }
 const oc_dataset_report *oc_dataset_get_report(const oc_dataset *d) { return &d->report; }
 
-uint64_t oc_dataset_host_bytes(const oc_dataset *d) { return sizeof *d + strlen(d->spool.dir) + 1; }
+/* Rows are read, encoded and gone before a data set is open: its sequences are in the spool. */
+uint64_t oc_dataset_host_bytes(const char *spool_dir) {
+    return oc_heap_bytes(sizeof(oc_dataset)) + oc_heap_bytes(strlen(oc_spool_dir(spool_dir)) + 1);
+}
 
 oc_status oc_dataset_read(oc_dataset *d, uint64_t index, int32_t *tokens, int32_t *labels,
                           int32_t *positions, int32_t *doc_start, oc_error *err) {

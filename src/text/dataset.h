@@ -60,7 +60,8 @@ void oc_dataset_close(oc_dataset *d);
 
 uint64_t oc_dataset_count(const oc_dataset *d); /* sequences; at least 1 */
 const oc_dataset_report *oc_dataset_get_report(const oc_dataset *d);
-uint64_t oc_dataset_host_bytes(const oc_dataset *d); /* memory it holds */
+/* Memory that any data set with this spool_dir holds once it is open, whatever its rows. */
+uint64_t oc_dataset_host_bytes(const char *spool_dir);
 
 /* Packing fills sequences in row order. A document that does not fit into the rest of a sequence
  * starts the next one; one longer than a sequence starts a sequence of its own, is cut every seq
@@ -91,6 +92,8 @@ typedef struct oc_data_files {
 
 OC_NODISCARD oc_status oc_data_files_find(oc_data_files *out, const char *const *paths, int32_t n,
                                           oc_error *err);
+/* Whether all are of a kind that is read, and can be opened. */
+OC_NODISCARD oc_status oc_data_files_check(const oc_data_files *f, oc_error *err);
 void oc_data_files_release(oc_data_files *f);
 
 /* Whether the file's rows, by its first one, need a tokenizer. A file that cannot be read does not:

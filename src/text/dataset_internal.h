@@ -28,6 +28,8 @@ typedef struct oc_spool {
     char *dir;
 } oc_spool;
 
+/* The directory that is meant: NULL is $TMPDIR, else /tmp. */
+const char *oc_spool_dir(const char *dir);
 OC_NODISCARD oc_status oc_spool_open(oc_spool *s, const char *dir, int64_t seq, oc_error *err);
 /* The record that is to be filled next; 3 x seq entries, zeroed by nobody. */
 int32_t *oc_spool_next(oc_spool *s);

@@ -181,14 +181,28 @@ static oc_status read_file(reader *r, oc_file_kind kind, oc_error *err) {
     return s == OC_OK ? check_kept(r, err) : s;
 }
 
+static oc_status check_kind(const char *path, oc_error *err) {
+    if (oc_data_file_kind(path) != OC_FILE_OTHER) return OC_OK;
+    return oc_fail(err, OC_E_UNSUPPORTED,
+                   "%s: data files are .txt (one document), .jsonl (one row a line) or .json "
+                   "(an array of rows), plain or .gz or .zst",
+                   path);
+}
+
+oc_status oc_data_files_check(const oc_data_files *f, oc_error *err) {
+    for (int32_t i = 0; i < f->n; i++) {
+        oc_lines in;
+        OC_TRY(check_kind(f->paths[i], err));
+        OC_TRY(oc_lines_open(&in, f->paths[i], err));
+        oc_lines_close(&in);
+    }
+    return OC_OK;
+}
+
 oc_status oc_rows_read(oc_rows *rows, const char *path, oc_error *err) {
     oc_file_kind kind = oc_data_file_kind(path);
     size_t n = strlen(path);
-    if (kind == OC_FILE_OTHER)
-        return oc_fail(err, OC_E_UNSUPPORTED,
-                       "%s: data files are .txt (one document), .jsonl (one row a line) or .json "
-                       "(an array of rows), plain or .gz or .zst",
-                       path);
+    OC_TRY(check_kind(path, err));
     reader r = {.rows = rows, .path = path, .where_bytes = n + PLACE_BYTES};
     r.where = malloc(r.where_bytes);
     if (r.where == NULL) return oc_fail(err, OC_E_MEMORY, "%s: no memory to read it", path);

@@ -28,9 +28,13 @@ static int open_unlinked(const char *dir) {
     return fd;
 }
 
-oc_status oc_spool_open(oc_spool *s, const char *dir, int64_t seq, oc_error *err) {
+const char *oc_spool_dir(const char *dir) {
     if (dir == NULL) dir = getenv("TMPDIR");
-    if (dir == NULL || dir[0] == 0) dir = "/tmp";
+    return dir == NULL || dir[0] == 0 ? "/tmp" : dir;
+}
+
+oc_status oc_spool_open(oc_spool *s, const char *dir, int64_t seq, oc_error *err) {
+    dir = oc_spool_dir(dir);
     *s = (oc_spool){.fd = -1, .seq = seq};
     s->capacity = oc_max_u64(1, BUFFER_BYTES / record_bytes(s));
     s->buffer = malloc(s->capacity * record_bytes(s));

@@ -2,6 +2,7 @@
 #include "text/tokenizer.h"
 
 #include "base/fs.h"
+#include "base/heap.h"
 #include "text/tokenizer_internal.h"
 
 #include <stdio.h>
@@ -167,13 +168,12 @@ bool oc_tokenizer_pieces(const oc_tokenizer *t) { return t->bytes; }
 
 uint64_t oc_tokenizer_host_bytes(const oc_tokenizer *t) {
     const char *const texts[] = {t->config.bos, t->config.eos, t->config.pad, t->config.chat};
-    uint64_t n = sizeof *t;
+    uint64_t n = oc_heap_bytes(sizeof *t);
     for (size_t i = 0; i < 4; i++)
-        if (texts[i] != NULL) n += strlen(texts[i]) + 1;
+        if (texts[i] != NULL) n += oc_heap_bytes(strlen(texts[i]) + 1);
     return n + oc_tk_normalizer_bytes(t->normalizer) + oc_tk_splitter_bytes(t->splitter) +
            oc_tk_model_bytes(&t->model) + oc_tk_added_bytes(&t->added) +
-           oc_tk_decoder_bytes(t->decoder) +
-           (t->post.n_before + t->post.n_after) * sizeof *t->post.before;
+           oc_tk_decoder_bytes(t->decoder) + oc_tk_post_bytes(&t->post);
 }
 
 int32_t oc_tokenizer_find(const oc_tokenizer *t, const char *text, size_t n) {

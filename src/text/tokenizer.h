@@ -47,8 +47,9 @@ const char *oc_tokenizer_bos_text(const oc_tokenizer *t);
 const char *oc_tokenizer_eos_text(const oc_tokenizer *t);
 /* NULL: none. Owned by the tokenizer. Where tokenizer_config.json names several, its "default". */
 const char *oc_tokenizer_chat_template(const oc_tokenizer *t);
-/* Memory it holds, for the table of bytes. What an oc_tokens holds is not in it: that grows with
- * the texts and is gone before a step, as a data set frees its own when it is open. */
+/* Memory it holds, for the table of bytes: its tables, texts, compiled patterns and their machine
+ * code, as the heap's blocks. What an oc_tokens holds (4.5 MB of remembered words among it) is not
+ * in it: a data set frees its own when it is open, before a step. */
 uint64_t oc_tokenizer_host_bytes(const oc_tokenizer *t);
 /* Id of a token's exact text, added tokens included; -1: none. */
 int32_t oc_tokenizer_find(const oc_tokenizer *t, const char *text, size_t n);

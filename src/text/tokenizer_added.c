@@ -2,6 +2,7 @@
  *
  * Two tries: of tokens that match the text as it is, and of those that match it normalized. The
  * leftmost match wins, of those that begin together the longest. */
+#include "base/heap.h"
 #include "base/json.h"
 #include "text/tokenizer_internal.h"
 
@@ -27,7 +28,8 @@ static oc_status trie_init(oc_tk_trie *x, size_t bytes) {
     x->mask = (uint32_t)slots - 1;
     x->keys = calloc(slots, sizeof *x->keys);
     x->children = calloc(slots, sizeof *x->children);
-    x->ends = malloc((bytes + 1) * sizeof *x->ends);
+    x->ends_room = (uint64_t)bytes + 1;
+    x->ends = malloc(x->ends_room * sizeof *x->ends);
     if (x->keys == NULL || x->children == NULL || x->ends == NULL) return OC_E_MEMORY;
     x->ends[0] = -1;
     x->nodes = 1;
@@ -68,8 +70,9 @@ static void trie_release(oc_tk_trie *x) {
 
 static uint64_t trie_bytes(const oc_tk_trie *x) {
     if (x->keys == NULL) return 0;
-    return ((uint64_t)x->mask + 1) * (sizeof *x->keys + sizeof *x->children) +
-           (uint64_t)x->nodes * sizeof *x->ends;
+    uint64_t slots = (uint64_t)x->mask + 1;
+    return oc_heap_bytes(slots * sizeof *x->keys) + oc_heap_bytes(slots * sizeof *x->children) +
+           oc_heap_bytes(x->ends_room * sizeof *x->ends);
 }
 
 /* The longest token that begins at s[at]; -1: none. */
@@ -261,6 +264,7 @@ static oc_status reserve(loader *l, size_t n) {
         slots *= 2;
     if (slots > INT32_MAX) return out_of_memory(l);
     a->mask = (uint32_t)slots - 1;
+    a->room = n;
     a->slots = calloc(slots, sizeof *a->slots);
     a->tokens = calloc(n + 1, sizeof *a->tokens);
     a->by_id = malloc((n + 1) * sizeof *a->by_id);
@@ -377,9 +381,13 @@ void oc_tk_added_release(oc_tk_added_set *a) {
 uint64_t oc_tk_added_bytes(const oc_tk_added_set *a) {
     uint64_t n = trie_bytes(&a->raw) + trie_bytes(&a->normalized);
     if (a->slots == NULL) return n;
-    n += ((uint64_t)a->mask + 1) * sizeof *a->slots;
-    for (int32_t i = 0; i < a->n; i++)
-        n += sizeof *a->tokens + sizeof *a->by_id + a->tokens[i].n + a->tokens[i].shown_n + 2;
+    n += oc_heap_bytes(((uint64_t)a->mask + 1) * sizeof *a->slots) +
+         oc_heap_bytes((a->room + 1) * sizeof *a->tokens) +
+         oc_heap_bytes((a->room + 1) * sizeof *a->by_id);
+    for (int32_t i = 0; i < a->n; i++) {
+        const oc_tk_added *t = &a->tokens[i];
+        n += oc_heap_bytes(t->n + 1) + (t->shown != NULL ? oc_heap_bytes(t->shown_n + 1) : 0);
+    }
     return n;
 }
 

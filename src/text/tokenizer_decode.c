@@ -1,4 +1,5 @@
 /* Decoders: steps over the list of tokens' texts, which are joined at the end. */
+#include "base/heap.h"
 #include "base/json.h"
 #include "text/tokenizer_internal.h"
 
@@ -149,9 +150,10 @@ void oc_tk_decoder_free(oc_tk_decoder *d) {
 
 uint64_t oc_tk_decoder_bytes(const oc_tk_decoder *d) {
     if (d == NULL) return 0;
-    uint64_t n = sizeof *d + d->room * sizeof *d->steps;
+    uint64_t n = oc_heap_bytes(sizeof *d) + oc_heap_bytes(d->room * sizeof *d->steps);
     for (size_t i = 0; i < d->n; i++)
-        n += oc_tk_regex_bytes(d->steps[i].pattern.regex) + d->steps[i].n + d->steps[i].pattern.n;
+        n += oc_tk_pattern_bytes(&d->steps[i].pattern) +
+             (d->steps[i].text != NULL ? oc_heap_bytes(d->steps[i].n + 1) : 0);
     return n;
 }
 

@@ -126,6 +126,7 @@ typedef struct oc_tk_pattern {
 OC_NODISCARD oc_status oc_tk_pattern_read(oc_tk_pattern *out, const json_t *value,
                                           const char *where, oc_error *err);
 void oc_tk_pattern_release(oc_tk_pattern *p);
+uint64_t oc_tk_pattern_bytes(const oc_tk_pattern *p);
 oc_tk_search oc_tk_pattern_search(const oc_tk_pattern *p, const char *s, size_t n);
 
 /* --- Reading components (tokenizer_component.c) */
@@ -303,6 +304,7 @@ typedef struct oc_tk_trie {
     uint64_t *keys; /* (node << 8 | byte) + 1; 0: an empty slot */
     uint32_t *children, mask;
     int32_t *ends; /* per node: index of the token that ends there, or -1 */
+    uint64_t ends_room;
     uint32_t nodes;
     uint32_t first[256]; /* child of the root, 0: none */
     int firsts, only;    /* how many there are; the byte of the one there is, or -1 */
@@ -314,6 +316,7 @@ typedef struct oc_tk_by_id {
 
 typedef struct oc_tk_added_set {
     oc_tk_added *tokens;
+    size_t room;
     int32_t n;
     int32_t size;          /* largest id + 1 */
     oc_tk_by_id *by_id;    /* sorted */
@@ -350,6 +353,7 @@ typedef struct oc_tk_post {
 OC_NODISCARD oc_status oc_tk_post_init(oc_tk_post *p, const json_t *o, const char *origin,
                                        oc_error *err);
 void oc_tk_post_release(oc_tk_post *p);
+uint64_t oc_tk_post_bytes(const oc_tk_post *p);
 
 typedef struct oc_tk_decoder oc_tk_decoder;
 

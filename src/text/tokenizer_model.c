@@ -1,4 +1,5 @@
 /* The model of a tokenizer.json: BPE's vocabulary and merges, as tables. */
+#include "base/heap.h"
 #include "base/json.h"
 #include "text/tokenizer_reader.h"
 
@@ -323,6 +324,8 @@ static oc_status make_raw(loader *l) {
         free(pool);
         s = out_of_memory(l);
     } else {
+        char *exact = realloc(pool, used + 1);
+        if (exact != NULL) pool = exact;
         s = oc_tk_vocab_init(&l->m->raw, pool, used, (const uint32_t(*)[3])e, count, l->where,
                              l->err);
     }
@@ -423,8 +426,8 @@ void oc_tk_model_release(oc_tk_model *m) {
 
 uint64_t oc_tk_model_bytes(const oc_tk_model *m) {
     uint64_t n = oc_tk_vocab_bytes(&m->vocab) + oc_tk_vocab_bytes(&m->raw);
-    if (m->merges != NULL) n += ((uint64_t)m->merges_mask + 1) * sizeof *m->merges;
-    if (m->char_ids != NULL) n += CHAR_IDS * sizeof *m->char_ids;
-    if (m->joins != NULL) n += (m->joins_mask + 1) * sizeof *m->joins;
+    if (m->merges != NULL) n += oc_heap_bytes(((uint64_t)m->merges_mask + 1) * sizeof *m->merges);
+    if (m->char_ids != NULL) n += oc_heap_bytes(CHAR_IDS * sizeof *m->char_ids);
+    if (m->joins != NULL) n += oc_heap_bytes((m->joins_mask + 1) * sizeof *m->joins);
     return n;
 }

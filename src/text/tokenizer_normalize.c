@@ -1,6 +1,7 @@
 /* Normalizers: steps that rewrite a text before it is split, with the origin of every byte. */
 #include "text/tokenizer_internal.h"
 
+#include "base/heap.h"
 #include "base/json.h"
 
 #include <stdio.h>
@@ -134,10 +135,10 @@ void oc_tk_normalizer_free(oc_tk_normalizer *z) {
 
 uint64_t oc_tk_normalizer_bytes(const oc_tk_normalizer *z) {
     if (z == NULL) return 0;
-    uint64_t n = sizeof *z + z->room * sizeof *z->steps;
+    uint64_t n = oc_heap_bytes(sizeof *z) + oc_heap_bytes(z->room * sizeof *z->steps);
     for (size_t i = 0; i < z->n; i++)
-        n += oc_tk_unicode_bytes(z->steps[i].unicode) +
-             oc_tk_regex_bytes(z->steps[i].pattern.regex) + z->steps[i].n + z->steps[i].pattern.n;
+        n += oc_tk_unicode_bytes(z->steps[i].unicode) + oc_tk_pattern_bytes(&z->steps[i].pattern) +
+             (z->steps[i].text != NULL ? oc_heap_bytes(z->steps[i].n + 1) : 0);
     return n;
 }
 

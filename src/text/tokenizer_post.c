@@ -1,4 +1,5 @@
 /* Post-processors: the special tokens around a text. */
+#include "base/heap.h"
 #include "base/json.h"
 #include "text/tokenizer_internal.h"
 
@@ -146,6 +147,13 @@ oc_status oc_tk_post_init(oc_tk_post *p, const json_t *o, const char *origin, oc
     snprintf(where, sizeof where, "%s: post_processor", origin);
     *p = (oc_tk_post){0};
     return oc_tk_components(o, "processors", where, read_step, p, err);
+}
+
+uint64_t oc_tk_post_bytes(const oc_tk_post *p) {
+    uint64_t before = (p->n_before + 1) * sizeof *p->before;
+    uint64_t after = (p->n_after + 1) * sizeof *p->after;
+    return (p->before != NULL ? oc_heap_bytes(before) : 0) +
+           (p->after != NULL ? oc_heap_bytes(after) : 0);
 }
 
 void oc_tk_post_release(oc_tk_post *p) {

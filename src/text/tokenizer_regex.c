@@ -4,6 +4,7 @@
  * compiled and searched for as the reference library does: an empty match right after a match is
  * not one. */
 #include "text/tokenizer_regex.h"
+#include "base/heap.h"
 #include "text/tokenizer_internal.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -36,7 +37,8 @@ uint64_t oc_tk_regex_bytes(const oc_tk_regex *r) {
     if (r == NULL) return 0;
     (void)pcre2_pattern_info(r->code, PCRE2_INFO_SIZE, &code);
     (void)pcre2_pattern_info(r->code, PCRE2_INFO_JITSIZE, &jit);
-    return sizeof *r + code + jit;
+    return oc_heap_bytes(sizeof *r) + oc_heap_bytes(strlen(r->where) + 1) + oc_heap_bytes(code) +
+           jit;
 }
 
 void oc_tk_matcher_free(oc_tk_matcher *m) {
@@ -180,6 +182,10 @@ void oc_tk_pattern_release(oc_tk_pattern *p) {
     oc_tk_regex_free(p->regex);
     free(p->literal);
     *p = (oc_tk_pattern){0};
+}
+
+uint64_t oc_tk_pattern_bytes(const oc_tk_pattern *p) {
+    return oc_tk_regex_bytes(p->regex) + oc_heap_bytes(p->n);
 }
 
 oc_tk_search oc_tk_pattern_search(const oc_tk_pattern *p, const char *s, size_t n) {

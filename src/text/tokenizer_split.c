@@ -1,6 +1,7 @@
 /* Pre-tokenizers: steps that cut a text into words, some of which rewrite it first. */
 #include "text/tokenizer_internal.h"
 
+#include "base/heap.h"
 #include "base/json.h"
 
 #include <stdio.h>
@@ -214,9 +215,9 @@ void oc_tk_splitter_free(oc_tk_splitter *z) {
 
 uint64_t oc_tk_splitter_bytes(const oc_tk_splitter *z) {
     if (z == NULL) return 0;
-    uint64_t n = sizeof *z + z->room * sizeof *z->steps;
+    uint64_t n = oc_heap_bytes(sizeof *z) + oc_heap_bytes(z->room * sizeof *z->steps);
     for (size_t i = 0; i < z->n; i++)
-        n += oc_tk_regex_bytes(z->steps[i].pattern.regex) + z->steps[i].pattern.n;
+        n += oc_tk_pattern_bytes(&z->steps[i].pattern);
     return n;
 }
 

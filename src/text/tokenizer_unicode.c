@@ -5,6 +5,7 @@
  * plain code point, which two bit maps tell; the others are decomposed, ordered and composed on
  * their own (Unicode, annex 15). */
 #include "text/tokenizer_unicode.h"
+#include "base/heap.h"
 #include "text/tokenizer_internal.h"
 
 #include <stdlib.h>
@@ -113,7 +114,9 @@ oc_status oc_tk_unicode_new(oc_tk_unicode **out, oc_tk_form form) {
 }
 
 void oc_tk_unicode_free(oc_tk_unicode *u) { free(u); }
-uint64_t oc_tk_unicode_bytes(const oc_tk_unicode *u) { return u == NULL ? 0 : sizeof *u; }
+uint64_t oc_tk_unicode_bytes(const oc_tk_unicode *u) {
+    return u == NULL ? 0 : oc_heap_bytes(sizeof *u);
+}
 
 static bool is_plain(const oc_tk_unicode *u, uint32_t c) {
     return c >= MAP_END || bit(u->plain, c);

@@ -1,4 +1,5 @@
 /* Texts to ids and back: one pool of bytes, one table of open addressing. */
+#include "base/heap.h"
 #include "text/tokenizer_internal.h"
 
 #include <inttypes.h>
@@ -90,8 +91,10 @@ void oc_tk_vocab_release(oc_tk_vocab *v) {
 
 uint64_t oc_tk_vocab_bytes(const oc_tk_vocab *v) {
     if (v->slots == NULL) return 0;
-    return v->pool_bytes + ((uint64_t)v->size + 1) * (sizeof *v->at + sizeof *v->length) +
-           ((uint64_t)v->mask + 1) * sizeof *v->slots;
+    uint64_t ids = (uint64_t)v->size + 1;
+    return oc_heap_bytes(v->pool_bytes + 1) + oc_heap_bytes(ids * sizeof *v->at) +
+           oc_heap_bytes(ids * sizeof *v->length) +
+           oc_heap_bytes(((uint64_t)v->mask + 1) * sizeof *v->slots);
 }
 
 int32_t oc_tk_vocab_find(const oc_tk_vocab *v, const char *s, size_t n) {

@@ -3,7 +3,7 @@
 #include "train/bodies.h"
 
 #include "base/checked.h"
-#include "plan/cells.h"
+#include "build/cells.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,6 +14,8 @@ static const oc_block *block_of(const oc_task *t) {
     return &context(t)->shape.model->blocks[t->op->block];
 }
 
+static oc_device *device_of(const oc_task *t) { return context(t)->devices[t->op->lane]; }
+
 static oc_program_batch batch_of(const oc_task *t) {
     const oc_step_context *c = context(t);
     const int32_t *p = oc_task_role(t, OC_ROLE_BATCH);
@@ -23,9 +25,9 @@ static oc_program_batch batch_of(const oc_task *t) {
     return b;
 }
 
-/* After device work: its first failure, if any. */
+/* After device work: its first failure so far, if any. */
 static oc_status device_done(const oc_task *t, oc_error *err) {
-    oc_status st = oc_device_status(context(t)->shape.device);
+    oc_status st = oc_device_status(device_of(t));
     if (st == OC_OK) return OC_OK;
     return oc_fail(err, st, "the device failed in %s of block %u",
                    oc_op_kind_name((oc_op_kind)t->op->kind), t->op->block);
@@ -37,8 +39,24 @@ static oc_status device_done(const oc_task *t, oc_error *err) {
  * its pool: a lane that copies then counts among the active cores, and a worker makes place for it.
  */
 static oc_status copy(const oc_task *t, oc_error *err) {
-    oc_device *d = context(t)->shape.device;
+    oc_device *d = device_of(t);
     d->ops->copy(d, oc_task_role(t, OC_ROLE_DST), oc_task_role(t, OC_ROLE_SRC),
+                 t->op->demand.bytes);
+    return device_done(t, err);
+}
+
+/* The op's micro-batch of the step: the plan's number 0 is the cell's first. */
+static int32_t micro_of_step(const oc_task *t, const oc_control_cell *control) {
+    int32_t first = (int32_t)control->first_micro, sets = context(t)->sets;
+    return first + (t->op->micro + sets - first % sets) % sets;
+}
+
+/* Rows that wait for the end of the step lie one micro-batch behind the other. */
+static oc_status copy_rows(const oc_task *t, oc_error *err) {
+    oc_device *d = device_of(t);
+    int32_t micro = micro_of_step(t, oc_task_role(t, OC_ROLE_CELLS_IN));
+    char *rows = oc_task_role(t, OC_ROLE_DST);
+    d->ops->copy(d, rows + (uint64_t)micro * t->op->demand.bytes, oc_task_role(t, OC_ROLE_SRC),
                  t->op->demand.bytes);
     return device_done(t, err);
 }
@@ -59,9 +77,8 @@ static oc_status fetch_rows(const oc_task *t, oc_error *err) {
         const oc_access *a = &t->accesses[k];
         if (a->role != OC_ROLE_SRC) continue;
         const oc_block *x = &m->blocks[a->value.block];
-        c->shape.device->ops->rows_gather(c->shape.device, c->shape.dtype, n, row_width(m, x),
-                                          index, x->row0 - shift, x->rows, oc_task_address(t, a),
-                                          out);
+        device_of(t)->ops->rows_gather(device_of(t), c->shape.dtype, n, row_width(m, x), index,
+                                       x->row0 - shift, x->rows, oc_task_address(t, a), out);
     }
     return device_done(t, err);
 }
@@ -84,7 +101,7 @@ static oc_status front_forward(const oc_task *t, oc_error *err) {
 static oc_status layer_forward(const oc_task *t, oc_error *err) {
     oc_program_batch b = batch_of(t);
     oc_program_layer_forward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
-                             context(t)->inv_freq, &b, oc_task_role(t, OC_ROLE_IN),
+                             oc_task_role(t, OC_ROLE_TABLE), &b, oc_task_role(t, OC_ROLE_IN),
                              oc_task_role(t, OC_ROLE_OUT), oc_task_role(t, OC_ROLE_SAVE),
                              oc_task_role(t, OC_ROLE_WORK));
     return device_done(t, err);
@@ -112,16 +129,10 @@ static oc_status loss(const oc_task *t, oc_error *err) {
 
 /* ---- backward ---- */
 
-static double loss_scale(const oc_step_context *c, const oc_carry_cell *carry) {
-    return c->scaling ? carry->loss_scale / c->nominal : 1.0;
-}
-
 static oc_status head_backward(const oc_task *t, oc_error *err) {
-    const oc_step_context *c = context(t);
     oc_program_batch b = batch_of(t);
-    double scale = loss_scale(c, oc_task_role(t, OC_ROLE_CARRY));
-    oc_program_head_backward(&c->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT), &b,
-                             (float)scale, oc_task_role(t, OC_ROLE_GRAD_OUT),
+    oc_program_head_backward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT), &b,
+                             oc_task_role(t, OC_ROLE_CARRY), oc_task_role(t, OC_ROLE_GRAD_OUT),
                              oc_task_role(t, OC_ROLE_STATE), oc_task_role(t, OC_ROLE_WORK));
     return device_done(t, err);
 }
@@ -136,10 +147,11 @@ static oc_status final_backward(const oc_task *t, oc_error *err) {
 static oc_status layer_backward(const oc_task *t, oc_error *err) {
     oc_program_batch b = batch_of(t);
     bool recompute = t->op->body == OC_BODY_LAYER_RECOMPUTE;
-    oc_program_layer_backward(
-        &context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT), context(t)->inv_freq, &b,
-        oc_task_role(t, OC_ROLE_IN), oc_task_role(t, OC_ROLE_D), oc_task_role(t, OC_ROLE_GRAD_OUT),
-        oc_task_role(t, OC_ROLE_SAVE), recompute, oc_task_role(t, OC_ROLE_WORK));
+    oc_program_layer_backward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
+                              oc_task_role(t, OC_ROLE_TABLE), &b, oc_task_role(t, OC_ROLE_IN),
+                              oc_task_role(t, OC_ROLE_D), oc_task_role(t, OC_ROLE_GRAD_OUT),
+                              oc_task_role(t, OC_ROLE_SAVE), recompute,
+                              oc_task_role(t, OC_ROLE_WORK));
     return device_done(t, err);
 }
 
@@ -159,7 +171,7 @@ static oc_status scale_rows(const oc_task *t, oc_error *err) {
     return device_done(t, err);
 }
 
-/* ---- the end of a step ---- */
+/* ---- folds ---- */
 
 /* Elements of piece k of the op's block. */
 static int64_t piece_elements(const oc_task *t) {
@@ -184,32 +196,43 @@ static oc_status fold(const oc_task *t, oc_error *err) {
         dtype = home;
         first = true;
     }
-    c->shape.device->ops->fold(c->shape.device, piece_elements(t), src, dtype, acc, home, first,
-                               oc_task_role(t, OC_ROLE_PARTIALS));
+    device_of(t)->ops->fold(device_of(t), piece_elements(t), src, dtype, acc, home, first,
+                            oc_task_role(t, OC_ROLE_PARTIALS));
     return device_done(t, err);
 }
 
-/* The arrays of the order cell, each of micros x T entries: tokens, their order, positions, theirs.
- */
+/* The order cell's arrays have an entry for each token of the micro-batches that it covers. */
 static oc_status fold_rows(const oc_task *t, oc_error *err) {
     const oc_step_context *c = context(t);
     const oc_model *m = c->shape.model;
-    const oc_device_ops *ops = c->shape.device->ops;
+    oc_device *d = device_of(t);
     const oc_block *x = block_of(t);
-    const oc_control_cell *control = oc_task_role(t, OC_ROLE_CELLS_IN);
     bool positions = x->kind == OC_BLOCK_POSITION;
-    int64_t n = c->shape.batch * c->shape.seq * c->micros;
+    int64_t n = c->shape.batch * c->shape.seq * oc_build_order_micros(c->build);
     const int32_t *arrays = oc_task_role(t, OC_ROLE_BATCH);
-    const int32_t *index = arrays + (positions ? 2 * n : 0);
+    const int32_t *index = arrays + n * (positions ? OC_ORDER_POSITIONS : OC_ORDER_TOKENS);
     int64_t row0 = x->row0 - (positions ? m->position_offset : 0);
     float *acc = oc_task_role(t, OC_ROLE_GRAD);
-    if (t->op->body == OC_BODY_FOLD_ROWS_FIRST) ops->zero(c->shape.device, acc, x->elements * 4);
-    ops->rows_scatter(c->shape.device, c->shape.dtype, (int64_t)control->n_tokens, row_width(m, x),
-                      index, index + n, row0, x->rows, oc_task_role(t, OC_ROLE_SRC), acc);
-    ops->fold(c->shape.device, (int64_t)x->elements, acc, OC_F32, acc, OC_F32, true,
-              oc_task_role(t, OC_ROLE_PARTIALS));
+    double *partials = oc_task_role(t, OC_ROLE_PARTIALS);
+    if (t->op->body == OC_BODY_FOLD_ROWS_FIRST) d->ops->zero(d, acc, x->elements * 4);
+    d->ops->rows_scatter(d, c->shape.dtype, n, row_width(m, x), index, index + n, row0, x->rows,
+                         oc_task_role(t, OC_ROLE_SRC), acc);
+    if (partials) d->ops->fold(d, (int64_t)x->elements, acc, OC_F32, acc, OC_F32, true, partials);
     return device_done(t, err);
 }
+
+/* One micro-batch after the other, so that the sum does not depend on how many a plan has. */
+static oc_status fold_loss(const oc_task *t, oc_error *err) {
+    const double *losses = oc_task_role(t, OC_ROLE_SRC);
+    double *sum = oc_task_role(t, OC_ROLE_STATE);
+    (void)err;
+    if (t->op->body == OC_BODY_FOLD_LOSS_FIRST) *sum = 0;
+    for (uint32_t i = 0; i < oc_task_access(t, OC_ROLE_SRC)->count; i++)
+        *sum += losses[i];
+    return OC_OK;
+}
+
+/* ---- the end of a step ---- */
 
 /* Partials in block order, chunk order: the grid is fixed, so the norm is. */
 static double squared_norm(const oc_task *t) {
@@ -225,12 +248,8 @@ static double squared_norm(const oc_task *t) {
     return sum;
 }
 
-static double loss_sum(const oc_task *t) {
-    const double *losses = oc_task_role(t, OC_ROLE_STATE);
-    double sum = 0;
-    for (int32_t i = 0; i < context(t)->micros; i++)
-        sum += losses[i];
-    return sum;
+double oc_step_loss_scale(const oc_step_context *c, double scale) {
+    return c->scaling ? scale / c->nominal : 1.0;
 }
 
 static void scale_after(const oc_step_context *c, oc_carry_cell *carry, bool overflow) {
@@ -239,6 +258,30 @@ static void scale_after(const oc_step_context *c, oc_carry_cell *carry, bool ove
     carry->loss_scale = s.scale;
     carry->scale_since_overflow = s.since_overflow;
     carry->scale_hysteresis = s.hysteresis_left;
+    carry->dscale = (float)oc_step_loss_scale(c, s.scale);
+}
+
+/* Gradients are of the sum over targets, times the loss scale. */
+static double unit_of(const oc_step_context *c, const oc_carry_cell *carry, double targets) {
+    return 1.0 / (oc_step_loss_scale(c, carry->loss_scale) * targets);
+}
+
+/* Of the update that comes after `updates` others. */
+static void fill_scalars(const oc_step_context *c, oc_update_scalars *s, uint64_t updates) {
+    double step = (double)updates + 1;
+    s->lr = oc_schedule_lr(&c->schedule, c->lr, (int64_t)updates);
+    s->bias1 = 1 - pow(c->beta1, step);
+    s->bias2 = 1 - pow(c->beta2, step);
+}
+
+/* What the step was like, whatever becomes of it. */
+static void report(const oc_task *t, oc_result_cell *r, double sum, double targets) {
+    const oc_carry_cell *carry = oc_task_role(t, OC_ROLE_CARRY);
+    const double *loss = oc_task_role(t, OC_ROLE_STATE);
+    bool some = targets > 0;
+    r->loss_scale = carry->loss_scale;
+    r->loss = some ? *loss / targets : 0;
+    r->grad_norm = some ? sqrt(sum) * unit_of(context(t), carry, targets) : 0;
 }
 
 static oc_status norm(const oc_task *t, oc_error *err) {
@@ -246,42 +289,81 @@ static oc_status norm(const oc_task *t, oc_error *err) {
     const oc_control_cell *control = oc_task_role(t, OC_ROLE_CELLS_IN);
     oc_carry_cell *carry = oc_task_role(t, OC_ROLE_CARRY);
     oc_result_cell *r = oc_task_role(t, OC_ROLE_CELLS_OUT);
-    double scale = loss_scale(c, carry), targets = (double)control->targets;
-    double unit = 1.0 / (scale * targets);
+    double targets = (double)control->targets, unit = unit_of(c, carry, targets);
     double sum = squared_norm(t);
+    bool some = control->targets > 0, finite = isfinite(sum) != 0;
     (void)err;
     memset(r, 0, sizeof *r);
-    bool some = control->targets > 0, finite = isfinite(sum) != 0;
+    report(t, r, sum, targets);
     r->overflow = some && !finite;
     r->finite = some && finite;
-    r->loss_scale = carry->loss_scale;
-    r->loss = some ? loss_sum(t) / targets : 0;
-    r->grad_norm = some ? sqrt(sum) * unit : 0;
     double clip = 1.0;
     if (c->clip > 0) {
         clip = c->clip / (r->grad_norm + 1e-6); /* as torch.nn.utils.clip_grad_norm_ */
         if (clip > 1) clip = 1;
     }
-    r->coef = (float)(unit * clip);
-    r->lr_used = oc_schedule_lr(&c->schedule, c->lr, (int64_t)carry->updates);
+    fill_scalars(c, &r->scalars, carry->updates);
+    r->scalars.coef = (float)(unit * clip);
+    r->lr_used = r->scalars.lr;
     if (c->scaling && some) scale_after(c, carry, !finite);
     r->scale_exhausted = (uint32_t)carry->scale_exhausted;
-    if (!r->finite) return OC_OK;
-    double step = (double)++carry->updates;
-    r->bias1 = 1 - pow(c->beta1, step);
-    r->bias2 = 1 - pow(c->beta2, step);
+    if (r->finite) carry->updates++;
     return OC_OK;
 }
 
-static const oc_result_cell *result_of(const oc_task *t) {
-    return oc_task_role(t, OC_ROLE_CELLS_IN);
+/* Early: all that an update needs is known before the step; without targets there is none. */
+static oc_status begin(const oc_task *t, oc_error *err) {
+    const oc_step_context *c = context(t);
+    const oc_control_cell *control = oc_task_role(t, OC_ROLE_CELLS_IN);
+    const oc_carry_cell *carry = oc_task_role(t, OC_ROLE_CARRY);
+    oc_result_cell *r = oc_task_role(t, OC_ROLE_CELLS_OUT);
+    (void)err;
+    memset(r, 0, sizeof *r);
+    r->finite = control->targets > 0;
+    fill_scalars(c, &r->scalars, carry->updates);
+    r->scalars.coef = (float)(unit_of(c, carry, (double)control->targets) * 1.0);
+    r->lr_used = r->scalars.lr;
+    return OC_OK;
+}
+
+/* Partials of a step without targets were not written. */
+static oc_status norm_early(const oc_task *t, oc_error *err) {
+    const oc_control_cell *control = oc_task_role(t, OC_ROLE_CELLS_IN);
+    oc_carry_cell *carry = oc_task_role(t, OC_ROLE_CARRY);
+    oc_result_cell *r = oc_task_role(t, OC_ROLE_CELLS_OUT);
+    double sum = r->finite ? squared_norm(t) : 0;
+    report(t, r, sum, (double)control->targets);
+    if (!r->finite) return OC_OK;
+    carry->updates++;
+    if (isfinite(sum)) return OC_OK;
+    r->overflow = 1;
+    return oc_fail(
+        err, OC_E_INVALID,
+        "the gradients of step %llu are not finite, and with early updates a step cannot "
+        "be taken back; --early-updates off (or a --clip-grad-norm above 0) skips such "
+        "steps",
+        (unsigned long long)control->step);
+}
+
+/* ---- updates ---- */
+
+static const oc_update_scalars *scalars_of(const oc_task *t) {
+    const void *there = oc_task_role(t, OC_ROLE_STATE); /* a copy on the device */
+    if (there) return there;
+    const oc_result_cell *r = oc_task_role(t, OC_ROLE_CELLS_IN);
+    return &r->scalars;
+}
+
+static oc_dtype grad_dtype(const oc_task *t) {
+    const oc_step_context *c = context(t);
+    if (t->op->body == OC_BODY_UPDATE_EARLY) return c->shape.dtype;
+    return oc_build_grad_dtype(c->build, (int32_t)t->op->block);
 }
 
 /* Elements [lo, hi) of the piece, with one weight decay. */
 static void update_range(const oc_task *t, int64_t lo, int64_t hi, bool decay) {
     const oc_step_context *c = context(t);
-    const oc_result_cell *r = result_of(t);
-    oc_dtype g = oc_build_grad_dtype(c->build, (int32_t)t->op->block);
+    oc_dtype g = grad_dtype(t);
     float *p = oc_task_role(t, OC_ROLE_MASTER), *m = oc_task_role(t, OC_ROLE_M);
     float *v = oc_task_role(t, OC_ROLE_V);
     char *copy_to = oc_task_role(t, OC_ROLE_COPY);
@@ -295,16 +377,13 @@ static void update_range(const oc_task *t, int64_t lo, int64_t hi, bool decay) {
                    .g_dtype = g,
                    .copy = copy_to ? copy_to + (uint64_t)lo * oc_dtype_bytes(c->shape.dtype) : NULL,
                    .copy_dtype = c->shape.dtype,
-                   .coef = r->coef,
-                   .lr = r->lr_used,
+                   .scalars = scalars_of(t),
                    .beta1 = c->beta1,
                    .beta2 = c->beta2,
                    .eps = c->eps,
                    .weight_decay = decay ? c->weight_decay : 0,
-                   .momentum = c->momentum,
-                   .bias1 = r->bias1,
-                   .bias2 = r->bias2};
-    c->shape.device->ops->update(c->shape.device, &u);
+                   .momentum = c->momentum};
+    device_of(t)->ops->update(device_of(t), &u);
 }
 
 /* Ranges of equal decay within the piece; alignment gaps go with the tensor before them. */
@@ -328,16 +407,26 @@ static oc_status update(const oc_task *t, oc_error *err) {
     return device_done(t, err);
 }
 
+static oc_status update_early(const oc_task *t, oc_error *err) {
+    oc_device *d = device_of(t);
+    void *grad = oc_task_role(t, OC_ROLE_GRAD);
+    oc_dtype g = grad_dtype(t);
+    d->ops->fold(d, piece_elements(t), grad, g, grad, g, true, oc_task_role(t, OC_ROLE_PARTIALS));
+    return update(t, err);
+}
+
 /* NaN in every dtype. */
 static oc_status poison(const oc_task *t, oc_error *err) {
-    (void)err;
     for (uint32_t k = 0; k < t->op->n_accesses; k++)
-        memset(oc_task_address(t, &t->accesses[k]), 0xff, oc_task_bytes(t, &t->accesses[k]));
-    return OC_OK;
+        device_of(t)->ops->fill(device_of(t), oc_task_address(t, &t->accesses[k]), 0xff,
+                                oc_task_bytes(t, &t->accesses[k]));
+    return device_done(t, err);
 }
 
 oc_body *const oc_step_bodies[OC_BODY_COUNT] = {
     [OC_BODY_COPY] = copy,
+    [OC_BODY_COPY_ROWS] = copy_rows,
+    [OC_BODY_COPY_PARTIALS] = copy,
     [OC_BODY_FETCH_ROWS] = fetch_rows,
     [OC_BODY_EMBED] = embed,
     [OC_BODY_EMBED_POSITIONS] = embed,
@@ -359,7 +448,12 @@ oc_body *const oc_step_bodies[OC_BODY_COUNT] = {
     [OC_BODY_FOLD_IN_PLACE] = fold,
     [OC_BODY_FOLD_ROWS] = fold_rows,
     [OC_BODY_FOLD_ROWS_FIRST] = fold_rows,
+    [OC_BODY_FOLD_LOSS] = fold_loss,
+    [OC_BODY_FOLD_LOSS_FIRST] = fold_loss,
+    [OC_BODY_BEGIN] = begin,
     [OC_BODY_NORM] = norm,
+    [OC_BODY_NORM_EARLY] = norm_early,
     [OC_BODY_UPDATE] = update,
+    [OC_BODY_UPDATE_EARLY] = update_early,
     [OC_BODY_POISON] = poison,
 };

@@ -5,16 +5,17 @@
 #ifndef OC_BODIES_H
 #define OC_BODIES_H
 
+#include "build/build.h"
 #include "model/program.h"
 #include "optim/schedule.h"
-#include "plan/build.h"
 #include "run/run.h"
 
 typedef struct oc_step_context {
-    oc_program_shape shape;
-    int32_t micros;
+    oc_program_shape shape; /* its device is the compute lane's */
+    /* the back end that a lane's ops run on: a stream of the device, or the host's own */
+    oc_device *devices[OC_LANE_COUNT];
     const oc_build_spec *build;
-    const float *inv_freq;
+    int32_t sets; /* oc_build_sets() */
 
     oc_optimizer_kind optimizer;
     double lr, beta1, beta2, eps, weight_decay, momentum, clip;
@@ -26,6 +27,9 @@ typedef struct oc_step_context {
      * mean. */
     double nominal;
 } oc_step_context;
+
+/* What the sum of losses is multiplied by, at a loss scale. */
+double oc_step_loss_scale(const oc_step_context *c, double scale);
 
 extern oc_body *const oc_step_bodies[OC_BODY_COUNT];
 

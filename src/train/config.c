@@ -19,6 +19,7 @@ static void set_defaults(oc_config *c) {
     c->device_memory = c->host_memory = UINT64_MAX;
     c->seed = 42;
     c->shuffle = c->packing = c->special = true;
+    c->trace_bytes = 16 << 20;
     c->max_steps = -1;
     c->epochs = 3;
     c->keep = 2;
@@ -349,6 +350,23 @@ static oc_status check_model_and_data(const oc_config *c, oc_error *err) {
     return OC_OK;
 }
 
+oc_status oc_config_check_early(const oc_config *c, oc_dtype dtype, int64_t micros, oc_error *err) {
+    bool clip = c->clip > 0, many = micros > 1, scaled = dtype == OC_F16;
+    if (!clip && !many && !scaled) return OC_OK;
+    return oc_fail(err, OC_E_UNSUPPORTED,
+                   "--early-updates on needs%s%s%s%s%s: otherwise a block's update waits for the "
+                   "gradients of all",
+                   clip ? " --clip-grad-norm 0" : "", clip && (many || scaled) ? "," : "",
+                   many ? " --grad-accum 1" : "", many && scaled ? "," : "",
+                   scaled ? " --dtype bf16 or fp32" : "");
+}
+
+/* As far as it is known before the model: the set-up knows the rest. */
+static oc_status check_early(const oc_config *c, oc_error *err) {
+    if (c->early_updates != OC_EARLY_ON) return OC_OK;
+    return oc_config_check_early(c, c->has_dtype ? c->dtype : OC_F32, c->grad_accum, err);
+}
+
 static oc_status check_values(const oc_config *c, int32_t world, oc_error *err) {
     if (c->beta1 >= 1 || c->beta2 >= 1)
         return oc_fail(err, OC_E_INVALID, "--betas %g,%g: both must be below 1", c->beta1,
@@ -377,7 +395,10 @@ static bool by_flag(const oc_config *c, const char *option) {
 }
 
 static void note_idle(const oc_config *c, FILE *notes) {
-    if (!notes || c->command == OC_CMD_EVAL) return;
+    if (!notes) return;
+    if (by_flag(c, "trace-size") && !c->trace_path)
+        fprintf(notes, "--trace-size has an effect with --trace only\n");
+    if (c->command == OC_CMD_EVAL) return;
     if (c->zero_stage > 0)
         fprintf(notes, "ZeRO stage %d shards over ranks: with one rank it changes nothing\n",
                 c->zero_stage);
@@ -443,6 +464,7 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
     OC_TRY(check_values(c, world, err));
     OC_TRY(find_model(c, notes, err));
     OC_TRY(batch_equation(c, world, err));
+    OC_TRY(check_early(c, err));
     note_idle(c, notes);
     return OC_OK;
 }

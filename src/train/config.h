@@ -38,6 +38,9 @@ typedef enum oc_order {
     OC_ORDER_INTERLEAVED
 } oc_order;
 
+/* Whether a block may be updated during the backward, its gradient living in slabs alone. */
+typedef enum oc_early { OC_EARLY_AUTO, OC_EARLY_ON, OC_EARLY_OFF } oc_early;
+
 const char *oc_command_name(oc_command c); /* "train" */
 
 /* Who set an option. A flag is never replaced by the --config file. */
@@ -63,6 +66,7 @@ typedef struct oc_config {
     char *tokenizer; /* "bytes" or a directory; NULL: the model's */
     char *config_file;
     char *log_path, *trace_path;
+    uint64_t trace_bytes; /* for events of the trace */
     bool json, quiet, overwrite, save_model_only;
     bool resume;
     char *resume_path;
@@ -78,6 +82,7 @@ typedef struct oc_config {
     double pace[OC_LANE_COUNT]; /* bytes/s; 0 none */
     bool plan_ops;              /* plan --ops: print the plan op by op */
     bool verify_debug;          /* --debug-memory: poison and protect */
+    bool debug_async; /* compute on a stand-in for an accelerator, with queues of its own */
 
     /* After oc_config_resolve(): train_batch = micro_batch x grad_accum x world. micro_batch 0: the
      * planner's choice; then train_batch is given (grad_accum 0), or grad_accum (train_batch 0). */
@@ -107,6 +112,7 @@ typedef struct oc_config {
     oc_home weights_home, optimizer_home, act_home;
     oc_recompute recompute;
     oc_order order;
+    oc_early early_updates;
     int32_t slots, slabs; /* weight slots, gradient slabs */
     uint64_t piece_bytes; /* of the compute dtype */
     uint64_t delay_seed;  /* tests: random delays around ops; 0 none */
@@ -126,6 +132,10 @@ OC_NODISCARD oc_status oc_config_parse_deepspeed(oc_config *c, const char *text,
                                                  oc_error *err);
 /* Defaults, the batch equation, cross-checks. */
 OC_NODISCARD oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *err);
+/* Whether updates may run during the backward: nothing looks at all gradients first, and one
+ * micro-batch makes a step. OC_E_UNSUPPORTED names all that is in the way. */
+OC_NODISCARD oc_status oc_config_check_early(const oc_config *c, oc_dtype dtype, int64_t micros,
+                                             oc_error *err);
 void oc_config_free(oc_config *c);
 
 /* The resolved run as JSON (run.json); read back by --config. */

@@ -25,6 +25,8 @@ static const oc_choice orders[] = {{"auto", OC_ORDER_AUTO},
                                    {"breadth", OC_ORDER_BREADTH_FIRST},
                                    {"interleave", OC_ORDER_INTERLEAVED},
                                    {NULL, 0}};
+static const oc_choice earlies[] = {
+    {"auto", OC_EARLY_AUTO}, {"on", OC_EARLY_ON}, {"off", OC_EARLY_OFF}, {NULL, 0}};
 static const oc_choice optimizers[] = {{"adamw", OC_ADAMW},
                                        {"adam", OC_ADAM},
                                        {"sgd", OC_SGD},
@@ -143,6 +145,8 @@ static const oc_option table[] = {
     ROW("log", "", OC_T_TEXT, log_path, STEPS, 0, 0, NULL, run, "FILE.jsonl", "one JSON object a step"),
     ROW("trace", "", OC_T_TEXT, trace_path, RUNS, 0, 0, NULL, run, "FILE.json",
         "what each lane did when; open it in a Chrome trace viewer"),
+    ROW("trace-size", "", OC_T_SIZE, trace_bytes, RUNS, 4096, 0, NULL, run, "SIZE",
+        "host memory for the trace's events; the newest are kept; default 16MiB"),
     ROW("json", "", OC_T_ON, json, RUNS | GENERATE | TOKENIZE | OC_FOR(OC_CMD_INSPECT) | OC_FOR(OC_CMD_BENCH), 0, 0, NULL, run, "",
         "results on stdout as JSON"),
     ROW("quiet", "", OC_T_ON, quiet, OC_FOR_ALL, 0, 0, NULL, run, "", "only warnings and errors"),
@@ -162,6 +166,9 @@ static const oc_option table[] = {
     ROW("micro-order", "", OC_T_CHOICE, order, STEPS, 0, 0, orders, memory, "auto|depth|breadth|interleave",
         "breadth: one fetch of a block serves all micro-batches; interleave: a backward takes "
         "turns with the next forward, which fills link and cores together"),
+    ROW("early-updates", "", OC_T_CHOICE, early_updates, STEPS, 0, 0, earlies, memory, "auto|on|off",
+        "update a block as soon as its gradient is there, which then has no home; needs clip 0, "
+        "one micro-batch a step, bf16 or fp32"),
     ROW("slots", "", OC_T_INT32, slots, RUNS, 0, 4096, NULL, memory, "N", "weight slots of the device; 0 auto"),
     ROW("slabs", "", OC_T_INT32, slabs, STEPS, 0, 4096, NULL, memory, "N", "gradient slabs of the device; 0 auto"),
     ROW("piece", "", OC_T_SIZE, piece_bytes, RUNS, 1, 0, NULL, memory, "SIZE", "grain of transfers and updates"),
@@ -174,6 +181,9 @@ static const oc_option table[] = {
         "print every op of the plan: what it reads and writes, and what it waits for"),
     ROW("debug-memory", "", OC_T_ON, verify_debug, RUNS, 0, 0, NULL, debug, "",
         "destroy values after their last reader, protect homes between uses"),
+    ROW("debug-async", "", OC_T_ON, debug_async, RUNS, 0, 0, NULL, debug, "",
+        "compute on a stand-in for an accelerator: its own memory and queues; with --delay-seed, "
+        "delays in them"),
     ROW("delay-seed", "", OC_T_UINT64, delay_seed, RUNS, 0, 4e9, NULL, debug, "N",
         "random delays around operations; results must not change"),
 

@@ -5,18 +5,23 @@
  * on the device, saved tensors instead of recomputing them, then more slots. What the user fixed
  * stays fixed. */
 #include "base/checked.h"
-#include "plan/cells.h"
+#include "train/corpus.h"
 #include "train/setup.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* Bytes of each tier: arenas, and on the host all that is planned beside them. Of the executor only
+ * the trace and the lists of ops are of any size. */
 static oc_status measure(const oc_setup *s, const oc_placement *p, uint64_t bytes[OC_TIER_COUNT],
                          oc_error *err) {
     oc_build_spec spec = s->build;
+    oc_build_bytes b;
     spec.place = *p;
-    for (int t = 0; t < OC_TIER_COUNT; t++)
-        OC_TRY(oc_build_measure(&spec, (oc_tier)t, &bytes[t], NULL, err));
+    OC_TRY(oc_build_measure(&spec, &b, err));
+    memcpy(bytes, b.arena, sizeof b.arena);
+    uint64_t trace = s->config->trace_path ? s->config->trace_bytes : 0;
+    bytes[OC_TIER_HOST] += b.plan + trace + oc_corpus_bytes(s, &spec) + s->staging_bytes;
     return OC_OK;
 }
 
@@ -25,6 +30,12 @@ static bool fits(const oc_setup *s, const uint64_t bytes[OC_TIER_COUNT]) {
     /* a capped CPU device lives in host memory as well */
     uint64_t sum = host + bytes[OC_TIER_DEVICE];
     return bytes[OC_TIER_DEVICE] <= s->budget[OC_TIER_DEVICE] && sum <= s->budget[OC_TIER_HOST];
+}
+
+/* Legal, and nobody needs the gradients for anything else. */
+static bool takes_early(const oc_setup *s) {
+    return s->train && s->config->early_updates != OC_EARLY_OFF &&
+           oc_config_check_early(s->config, s->dtype, s->build.micros, NULL) == OC_OK;
 }
 
 static oc_placement base_placement(const oc_setup *s) {
@@ -40,6 +51,7 @@ static oc_placement base_placement(const oc_setup *s) {
     if (c->act_home == OC_HOME_DEVICE) p.act_slots = 0;
     if (c->recompute == OC_RECOMPUTE_NONE) p.kept_layers = s->model->n_layers;
     if (!s->train) p.kept_layers = 0;
+    p.early = takes_early(s);
     return p;
 }
 
@@ -48,9 +60,23 @@ static int32_t moved_blocks(const oc_model *m) {
     return m->n_layers + m->n_head + (m->front_block >= 0);
 }
 
+/* What the tokenizer and the data cost, when that is much of it; else "". */
+static const char *text_part(const oc_setup *s, const oc_placement *p, uint64_t sum, char *buf,
+                             size_t n) {
+    char size[32];
+    oc_build_spec spec = s->build;
+    spec.place = *p;
+    uint64_t bytes = oc_corpus_bytes(s, &spec);
+    buf[0] = 0;
+    if (bytes >= sum / 20)
+        (void)snprintf(buf, n, ", %s for the tokenizer and the data",
+                       oc_size_format(bytes, size, sizeof size));
+    return buf;
+}
+
 static oc_status refuse(const oc_setup *s, const oc_placement *p, oc_error *err) {
     uint64_t need[OC_TIER_COUNT];
-    char a[32], b[32], c[32];
+    char a[32], b[32], c[32], text[96];
     OC_TRY(measure(s, p, need, err));
     if (need[OC_TIER_DEVICE] > s->budget[OC_TIER_DEVICE])
         return oc_fail(err, OC_E_MEMORY,
@@ -63,10 +89,11 @@ static oc_status refuse(const oc_setup *s, const oc_placement *p, oc_error *err)
                        (unsigned long long)need[OC_TIER_DEVICE]);
     uint64_t sum = need[OC_TIER_HOST] + need[OC_TIER_DEVICE] + s->foreign_bytes;
     return oc_fail(err, OC_E_MEMORY,
-                   "host memory of %s is needed (%s of it for libraries and stacks), but %s is "
+                   "host memory of %s is needed (%s of it for libraries and stacks%s), but %s is "
                    "there; a model of fewer parameters, bf16 instead of fp32 activations, or "
                    "--host-memory %llu on a larger machine fits",
                    oc_size_format(sum, a, sizeof a), oc_size_format(s->foreign_bytes, b, sizeof b),
+                   text_part(s, p, sum, text, sizeof text),
                    oc_size_format(s->budget[OC_TIER_HOST], c, sizeof c), (unsigned long long)sum);
 }
 
@@ -129,26 +156,30 @@ static bool wants_resident(const oc_setup *s, bool *must) {
 
 static void describe(oc_setup *s) {
     const oc_placement *p = &s->build.place;
+    const char *early =
+        p->early ? ", updates during the backward: gradients pass through slabs alone" : "";
     if (p->resident)
         (void)snprintf(s->choice, sizeof s->choice,
-                       "every state at home in %s memory, %d of %d layers keep their saved tensors",
-                       oc_tier_name(p->compute), p->kept_layers, s->model->n_layers);
+                       "every state at home in %s memory, %d of %d layers keep their saved "
+                       "tensors%s",
+                       oc_tier_name(p->compute), p->kept_layers, s->model->n_layers, early);
     else
         (void)snprintf(
             s->choice, sizeof s->choice,
             "%sstates at home on the host, %d weight slots, %d gradient slabs, activation "
             "checkpoints on the %s, %d of %d layers keep their saved tensors, "
-            "micro-batches %s groups of %d, pieces of %llu elements",
+            "micro-batches %s groups of %d, pieces of %llu elements%s",
             s->config->weights_home == OC_HOME_DEVICE ? "a copy of every weight on the device, "
                                                       : "",
             p->slots, p->slabs, p->act_slots ? "host" : "device", p->kept_layers,
             s->model->n_layers, p->interleave ? "interleaved in" : "in", p->group,
-            (unsigned long long)p->piece_elements);
+            (unsigned long long)p->piece_elements, early);
 }
 
 static oc_placement resident_placement(const oc_setup *s, oc_placement p) {
     p.resident = true;
-    p.compute = s->config->device_memory == UINT64_MAX ? OC_TIER_HOST : OC_TIER_DEVICE;
+    bool hosted = s->config->device_memory == UINT64_MAX && !oc_setup_opaque(s);
+    p.compute = hosted ? OC_TIER_HOST : OC_TIER_DEVICE;
     p.slots = 0;
     p.act_slots = 0;
     return p;

@@ -2,7 +2,7 @@
 #ifndef OC_PROGRESS_H
 #define OC_PROGRESS_H
 
-#include "plan/cells.h"
+#include "build/cells.h"
 #include "run/run.h"
 
 #include <stdbool.h>

@@ -14,7 +14,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, SMALL_FILE_BYTES = 256 << 20 };
+enum { PATH_BYTES = 4096 };
+
+/* For reading and writing a model: what transposing is given at the least, and without need; what
+ * tensors are converted in; and what a tensor's name, shape and place take, as JSON and as read. */
+enum {
+    LEAST_SCRATCH = 64,
+    ROOMY_SCRATCH = 1 << 20,
+    CONVERTING_BYTES = 256 << 10,
+    DESCRIPTION_BYTES = 2 << 10
+};
 
 static oc_status join(char *out, const char *dir, const char *name, oc_error *err) {
     int n = snprintf(out, PATH_BYTES, "%s/%s", dir, name);
@@ -26,14 +35,31 @@ uint64_t oc_save_bytes(const oc_setup *setup) {
     return setup->model->parameters * oc_dtype_bytes(setup->dtype) + (1u << 20);
 }
 
+/* Where no tensor is transposed, the memory for that is never written, and hence is none. */
+static uint64_t transpose_bytes(const oc_model *m) {
+    uint64_t bytes = oc_model_scratch_bytes(m);
+    return bytes <= LEAST_SCRATCH ? 0 : oc_max_u64(bytes, ROOMY_SCRATCH);
+}
+
+/* Of the files: the parts that a vocabulary is cut into stand side by side. */
+static uint64_t count_tensors(const oc_model *m) {
+    uint64_t n = 0;
+    for (int32_t i = 0; i < m->n_tensors; i++)
+        n += i == 0 || strcmp(m->tensors[i].name, m->tensors[i - 1].name) != 0;
+    return n;
+}
+
+uint64_t oc_save_host_bytes(const oc_setup *setup) {
+    const oc_model *m = setup->model;
+    return transpose_bytes(m) + CONVERTING_BYTES + count_tensors(m) * DESCRIPTION_BYTES;
+}
+
 /* ---- weights ---- */
 
 static oc_status values(void *arg, int32_t block, const void **out, oc_dtype *dtype,
                         oc_error *err) {
-    (void)err;
-    *out = oc_session_weights(arg, block);
     *dtype = oc_session_dtype(arg);
-    return OC_OK;
+    return oc_session_weights(arg, block, out, err);
 }
 
 static oc_status write_weights(oc_session *s, const oc_setup *setup, const char *dir,
@@ -42,7 +68,7 @@ static oc_status write_weights(oc_session *s, const oc_setup *setup, const char 
     oc_writer *w = NULL;
     int32_t n = 0;
     uint64_t scratch_bytes =
-        oc_align_up(oc_max_u64(oc_model_scratch_bytes(setup->model), 1u << 20), 64);
+        oc_align_up(oc_max_u64(oc_model_scratch_bytes(setup->model), ROOMY_SCRATCH), 64);
     OC_TRY(oc_model_decls(setup->model, setup->dtype, &decls, &n, err));
     void *scratch = aligned_alloc(64, scratch_bytes);
     oc_status st = scratch ? oc_writer_open(&w, dir, decls, n, 0, err)
@@ -90,12 +116,7 @@ static oc_status copy_file(const char *from_dir, const char *name, const char *d
     OC_TRY(join(from, from_dir, name, err));
     OC_TRY(join(to, dir, name, err));
     if (!oc_fs_exists(from)) return OC_OK;
-    char *data = NULL;
-    size_t bytes = 0;
-    OC_TRY(oc_fs_read(&data, &bytes, from, SMALL_FILE_BYTES, err));
-    oc_status st = oc_fs_write_atomic(to, data, bytes, err);
-    free(data);
-    return st;
+    return oc_fs_copy_atomic(to, from, err);
 }
 
 /* What may stand beside config.json and the weights. */

@@ -31,6 +31,8 @@ OC_NODISCARD oc_status oc_save_checkpoint(oc_session *s, const oc_setup *setup,
                                           uint64_t step, int32_t keep, oc_error *err);
 /* Bytes one saved model takes on disk. */
 uint64_t oc_save_bytes(const oc_setup *setup);
+/* Host memory that writing one takes, and reading one: not at the same time. */
+uint64_t oc_save_host_bytes(const oc_setup *setup);
 /* Remove all checkpoint-N of an earlier run: --overwrite. */
 OC_NODISCARD oc_status oc_save_forget(const char *dir, oc_error *err);
 /* Complete a final model that an interrupted run had ready, remove what else it left in DIR. */

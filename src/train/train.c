@@ -47,8 +47,7 @@ static void catch_signals(void) {
 
 typedef struct in_flight {
     bool live;
-    uint64_t step, ticket;
-    uint32_t copy;
+    uint64_t step;
 } in_flight;
 
 typedef struct trainer {
@@ -111,13 +110,9 @@ static oc_status begin(trainer *t, oc_error *err) {
 
 static oc_status open_data(trainer *t, oc_error *err) {
     const oc_config *c = t->config;
-    OC_TRY(oc_corpus_open(&t->corpus, t->setup, NULL, c->data, c->n_data, c->shuffle, err));
-    t->setup->text_bytes = oc_corpus_host_bytes(&t->corpus);
+    OC_TRY(oc_corpus_open(&t->corpus, t->setup, &t->setup->files, true, err));
     if (c->n_eval_data == 0) return OC_OK;
-    OC_TRY(oc_corpus_open(&t->eval_corpus, t->setup, &t->corpus, c->eval_data, c->n_eval_data,
-                          false, err));
-    t->setup->text_bytes += oc_corpus_host_bytes(&t->eval_corpus);
-    return OC_OK;
+    return oc_corpus_open(&t->eval_corpus, t->setup, &t->setup->eval_files, false, err);
 }
 
 static oc_status open_progress(trainer *t, oc_error *err) {
@@ -151,10 +146,10 @@ static oc_status open_trainer(trainer *t, oc_error *err) {
     OC_TRY(oc_save_clean(c->output, err));
     OC_TRY(check_disk(t, err));
     t->source = (oc_save_source){.model_dir = c->model_dir ? c->model_dir : c->init_dir,
-                                 .tokenizer = t->corpus.tokenizer ? t->corpus.tokenizer
-                                                                  : t->eval_corpus.tokenizer};
+                                 .tokenizer = t->setup->tokenizer};
     OC_TRY(open_progress(t, err));
     OC_TRY(oc_session_open(&t->session, t->setup, (int64_t)t->total_steps, err));
+    oc_mem_trim(); /* what setting up needed on the way is gone */
     return begin(t, err);
 }
 
@@ -176,7 +171,7 @@ static oc_status finish_last(trainer *t, oc_error *err) {
     uint64_t targets = 0;
     oc_lane_stats stats[OC_LANE_COUNT];
     t->last.live = false;
-    OC_TRY(oc_session_finish(t->session, t->last.ticket, t->last.copy, &r, &targets, err));
+    OC_TRY(oc_session_finish(t->session, &r, &targets, err));
     oc_session_stats(t->session, stats);
     t->done_steps = t->last.step + 1;
     OC_TRY(oc_progress_step(t->progress, t->done_steps, &r, targets, stats, err));
@@ -235,13 +230,14 @@ static oc_status between(trainer *t, uint64_t step, oc_error *err) {
     return OC_OK;
 }
 
-/* One step is submitted while the one before it runs. */
+/* A step begins while the one before it ends. */
 static oc_status run_steps(trainer *t, oc_error *err) {
     for (uint64_t step = 0; step < t->total_steps && !stop_signal; step++) {
         in_flight next = {.live = true, .step = step};
         t->started = true;
-        OC_TRY(oc_session_submit(t->session, t->corpus.feed, step, &next.ticket, &next.copy, err));
+        OC_TRY(oc_session_begin(t->session, t->corpus.feed, step, err));
         OC_TRY(finish_last(t, err));
+        OC_TRY(oc_session_go_on(t->session, err));
         t->last = next;
         OC_TRY(between(t, step + 1, err));
     }
@@ -316,6 +312,7 @@ static oc_status evaluate_on(oc_setup *setup, oc_corpus *corpus, oc_eval_result 
     oc_session *session = NULL;
     double nll = 0;
     OC_TRY(oc_session_open(&session, setup, 1, err));
+    oc_mem_trim();
     bool whole;
     oc_status st =
         oc_session_evaluate(session, corpus->feed, NULL, &nll, &out->tokens, &whole, err);
@@ -329,13 +326,12 @@ static oc_status evaluate_on(oc_setup *setup, oc_corpus *corpus, oc_eval_result 
 
 oc_status oc_evaluate(const oc_config *c, oc_eval_result *out, oc_error *err) {
     oc_setup *setup = NULL;
-    oc_corpus corpus = {.tokenizer = NULL};
+    oc_corpus corpus = {NULL, NULL};
     oc_eval_result result = {0, 0, 0};
     OC_TRY(oc_output_check_files(c, err));
     OC_TRY(oc_setup_open(&setup, c, stderr, err));
-    oc_status st = oc_corpus_open(&corpus, setup, NULL, c->data, c->n_data, false, err);
+    oc_status st = oc_corpus_open(&corpus, setup, &setup->files, false, err);
     if (st == OC_OK) {
-        setup->text_bytes = oc_corpus_host_bytes(&corpus);
         if (!c->quiet) oc_setup_print(setup, stderr);
         note_idle_lanes(setup);
         st = evaluate_on(setup, &corpus, &result, err);

@@ -88,7 +88,9 @@ static const oc_device_ops cpu_ops = {
     .fold = oc_cpu_fold,
     .update = oc_cpu_update,
     .copy = oc_cpu_copy,
+    .fill = oc_cpu_fill,
     .zero = oc_cpu_zero,
+    .open_memory = oc_device_open_host_memory,
 };
 
 static void cpu_close(oc_device *d) { free(d->impl); }

@@ -61,7 +61,7 @@ void oc_cpu_ce_update(oc_device *d, int64_t rows, int64_t n, int64_t v0, const f
 void oc_cpu_ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
                     const float *sum, const float *target, float *lse, double *loss_sum);
 void oc_cpu_ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
-                    const int32_t *labels, const float *lse, float dscale, float soft_cap,
+                    const int32_t *labels, const float *lse, const float *dscale, float soft_cap,
                     oc_dtype t, void *dlogits);
 void oc_cpu_soft_cap(oc_device *d, int64_t n, float cap, float *x);
 void oc_cpu_rows_gather(oc_device *d, oc_dtype t, int64_t n, int64_t cols, const int32_t *index,
@@ -73,6 +73,7 @@ void oc_cpu_fold(oc_device *d, int64_t n, const void *g, oc_dtype g_dtype, void 
                  oc_dtype acc_dtype, bool first, double *partials);
 void oc_cpu_update(oc_device *d, const oc_update *u);
 void oc_cpu_copy(oc_device *d, void *dst, const void *src, uint64_t bytes);
+void oc_cpu_fill(oc_device *d, void *dst, uint8_t value, uint64_t bytes);
 void oc_cpu_zero(oc_device *d, void *dst, uint64_t bytes);
 
 #endif

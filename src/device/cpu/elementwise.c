@@ -1,4 +1,4 @@
-/* elementwise.c - the small ops over the pool: bias gradients, scaled sums, copies, zeros. */
+/* elementwise.c - the small ops over the pool: bias gradients, scaled sums, copies, fills. */
 #include "device/cpu/cpu.h"
 
 #include <string.h>
@@ -55,8 +55,9 @@ void oc_cpu_scale_add(oc_device *d, oc_dtype t, int64_t n, const void *a, float 
 typedef struct bytes_job {
     const oc_kernels *k;
     unsigned char *dst;
-    const unsigned char *src; /* NULL: zeros */
+    const unsigned char *src; /* NULL: the value */
     uint64_t bytes;
+    uint8_t value;
 } bytes_job;
 
 static void bytes_task(void *arg, int64_t task, int worker) {
@@ -66,16 +67,18 @@ static void bytes_task(void *arg, int64_t task, int worker) {
     if (j->src) {
         j->k->copy(j->dst + at, j->src + at, n);
     } else {
-        memset(j->dst + at, 0, n);
+        memset(j->dst + at, j->value, n);
     }
 }
 
 void oc_cpu_copy(oc_device *d, void *dst, const void *src, uint64_t bytes) {
-    bytes_job j = {oc_cpu_of(d)->kernels, dst, src, bytes};
+    bytes_job j = {oc_cpu_of(d)->kernels, dst, src, bytes, 0};
     oc_pool_for(d->pool, oc_cpu_tasks((int64_t)bytes, BYTES), bytes_task, &j);
 }
 
-void oc_cpu_zero(oc_device *d, void *dst, uint64_t bytes) {
-    bytes_job j = {NULL, dst, NULL, bytes};
+void oc_cpu_fill(oc_device *d, void *dst, uint8_t value, uint64_t bytes) {
+    bytes_job j = {NULL, dst, NULL, bytes, value};
     oc_pool_for(d->pool, oc_cpu_tasks((int64_t)bytes, BYTES), bytes_task, &j);
 }
+
+void oc_cpu_zero(oc_device *d, void *dst, uint64_t bytes) { oc_cpu_fill(d, dst, 0, bytes); }

@@ -78,14 +78,14 @@ void oc_cpu_ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const flo
 }
 
 void oc_cpu_ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
-                    const int32_t *labels, const float *lse, float dscale, float soft_cap,
+                    const int32_t *labels, const float *lse, const float *dscale, float soft_cap,
                     oc_dtype t, void *dlogits) {
     ce_job j = {.kernels = oc_cpu_of(d)->kernels, .rows = rows, .n = n, .v0 = v0};
     j.grain = oc_cpu_row_grain(n);
     j.logits = logits;
     j.labels = labels;
     j.lse = lse;
-    j.dscale = dscale;
+    j.dscale = *dscale;
     j.cap = soft_cap;
     j.dtype = t;
     j.dlogits = dlogits;

@@ -461,13 +461,13 @@ static void ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const flo
 }
 
 static void ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
-                    const int32_t *labels, const float *lse, float dscale, float cap, oc_dtype t,
-                    void *dlogits) {
+                    const int32_t *labels, const float *lse, const float *dscale, float cap,
+                    oc_dtype t, void *dlogits) {
     (void)d;
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < n; j++) {
             double x = (double)logits[i * n + j], p = exp(x - (double)lse[i]);
-            double g = (p - (labels[i] == v0 + j ? 1 : 0)) * dscale;
+            double g = (p - (labels[i] == v0 + j ? 1 : 0)) * *dscale;
             if (cap > 0) g *= 1 - (x / cap) * (x / cap);
             store(dlogits, t, i * n + j, labels[i] == IGNORED ? 0 : g);
         }
@@ -525,29 +525,31 @@ static void fold(oc_device *d, int64_t n, const void *g, oc_dtype g_dtype, void 
     }
 }
 
-static float adam_step(const oc_update *u, int64_t i, float p, float g) {
+static float adam_step(const oc_update *u, const oc_update_scalars *s, int64_t i, float p,
+                       float g) {
     float m = (float)u->beta1 * u->m[i] + (float)(1 - u->beta1) * g;
     float v = (float)u->beta2 * u->v[i] + (float)(1 - u->beta2) * g * g;
-    float denom = sqrtf(v) / (float)sqrt(u->bias2) + (float)u->eps;
+    float denom = sqrtf(v) / (float)sqrt(s->bias2) + (float)u->eps;
     u->m[i] = m;
     u->v[i] = v;
-    return p - (float)(u->lr / u->bias1) * (m / denom);
+    return p - (float)(s->lr / s->bias1) * (m / denom);
 }
 
 static void update(oc_device *d, const oc_update *u) {
     (void)d;
+    const oc_update_scalars s = *u->scalars;
     for (int64_t i = 0; i < u->n; i++) {
-        float p = u->p[i], g = (float)load(u->g, u->g_dtype, i) * u->coef;
+        float p = u->p[i], g = (float)load(u->g, u->g_dtype, i) * s.coef;
         if (u->kind == OC_ADAMW) {
-            p *= (float)(1 - u->lr * u->weight_decay);
+            p *= (float)(1 - s.lr * u->weight_decay);
         } else {
             g += (float)u->weight_decay * p;
         }
         if (u->kind == OC_SGD) {
             if (u->m) g = u->m[i] = (float)u->momentum * u->m[i] + g;
-            p -= (float)u->lr * g;
+            p -= (float)s.lr * g;
         } else {
-            p = adam_step(u, i, p, g);
+            p = adam_step(u, &s, i, p, g);
         }
         u->p[i] = p;
         if (u->copy) store(u->copy, u->copy_dtype, i, (double)p);
@@ -559,10 +561,12 @@ static void copy(oc_device *d, void *dst, const void *src, uint64_t bytes) {
     memcpy(dst, src, bytes);
 }
 
-static void zero(oc_device *d, void *dst, uint64_t bytes) {
+static void fill(oc_device *d, void *dst, uint8_t value, uint64_t bytes) {
     (void)d;
-    memset(dst, 0, bytes);
+    memset(dst, value, bytes);
 }
+
+static void zero(oc_device *d, void *dst, uint64_t bytes) { fill(d, dst, 0, bytes); }
 
 /* --- the table -------------------------------------------------------------------------------- */
 
@@ -591,7 +595,9 @@ static const oc_device_ops reference_ops = {
     .fold = fold,
     .update = update,
     .copy = copy,
+    .fill = fill,
     .zero = zero,
+    .open_memory = oc_device_open_host_memory,
 };
 
 typedef struct reference {

@@ -1,0 +1,190 @@
+/* internal.h - the state of a build, shared by the files of this room. Nobody else includes it.
+ *
+ *   emit.c        one op and its accesses
+ *   buffers.c     the buffers of a set
+ *   signatures.c  what ops of each body look like
+ *   weights.c     weight slots: which block lies where, across plans
+ *   acts.c        activation checkpoints and their slots
+ *   grads.c       gradients from where they are made to the update
+ *   step.c        forward and backward of a group, and the end of a step
+ *   sets.c        which plans there are, which follows which, what each relies on
+ *   build.c       entry points */
+#ifndef OC_BUILD_INTERNAL_H
+#define OC_BUILD_INTERNAL_H
+
+#include "build/build.h"
+#include "build/cells.h"
+
+#define OC_NO_BLOCK UINT32_MAX
+
+/* How far a gradient is (oc_value.stage). In the midst of a plan it is OC_STAGE_LOCAL + the plan's
+ * micro-batches that are in it. */
+enum { OC_STAGE_RAW, OC_STAGE_SOME, OC_STAGE_ALL, OC_STAGE_DENSE, OC_STAGE_LOCAL };
+
+/* Where a block goes when it is not at home on the device: a place of its own, or one that several
+ * blocks take in turn. A block between forward and backward streams of an interleaved turn has two.
+ */
+typedef struct weight_slots {
+    oc_buffer_id *slots;
+    int32_t n;
+    int32_t *moved;              /* blocks that pass through slots, in order */
+    int32_t *forward, *backward; /* per block: its slot; -1: it never passes through one */
+    uint32_t *content;           /* per slot: the block there; OC_NO_BLOCK */
+    bool norm_there;
+} weight_slots;
+
+/* Slots that activation checkpoints at home on the host pass through. A first, dry run over the ops
+ * records the order of uses; the second replaces by it. */
+typedef struct act_slots {
+    oc_buffer_id *slots;
+    int32_t n;
+    uint32_t *content; /* per slot: layer and micro-batch, as a key; OC_NO_BLOCK */
+    uint32_t *used;    /* per slot: the cursor at its last use */
+    uint32_t *trace;   /* keys of all uses, in order */
+    uint32_t *next;    /* per use: the next use of the same key; UINT32_MAX */
+    uint32_t *last;    /* per key: scratch for next */
+    uint32_t n_trace, capacity, cursor;
+} act_slots;
+
+/* Which part of a step a plan is. */
+typedef enum plan_part {
+    PART_GROUP, /* forward and backward of a group */
+    PART_OPEN,  /* interleaved: the first forward */
+    PART_TURN,  /* backward of one micro-batch, forward of the next */
+    PART_CLOSE, /* the last backward */
+    PART_UPDATE,
+    PART_STEP, /* all of an early step */
+    PART_EVAL
+} plan_part;
+
+typedef struct plan_kind {
+    const char *name;
+    plan_part part;
+    bool first, last;   /* it has the step's first, last micro-batch */
+    uint32_t parity;    /* interleaved: of the micro-batch that goes backward */
+    uint32_t pred_from; /* micro-batches from here on may have no rows */
+} plan_kind;
+
+enum { MAX_KINDS = 8 };
+
+typedef struct slot_state {
+    uint32_t *content; /* per weight slot */
+    bool norm_there, known;
+} slot_state;
+
+typedef struct build {
+    const oc_build_spec *spec;
+    oc_plan_builder *pb;
+    oc_build_ids *ids;
+    bool dry;      /* only play the slots */
+    bool counting; /* only count ops and accesses; contracts are few */
+    bool failed;   /* no memory */
+    uint64_t n_ops, n_accesses;
+    oc_op op; /* being emitted */
+    plan_kind kind;
+    uint32_t micros; /* of the plan being emitted */
+
+    plan_kind kinds[MAX_KINDS];
+    slot_state starts[MAX_KINDS];
+    uint32_t n_kinds;
+    bool follows[MAX_KINDS][MAX_KINDS], opens[MAX_KINDS];
+
+    weight_slots weights;
+    act_slots act_cache;
+    oc_buffer_id norm_slot; /* the final norm's own: it is tiny, and used in the midst of others */
+    oc_buffer_id *slabs, *stages, *partials, *device_partials;
+    oc_buffer_id *acts;   /* [sets][n_layers + 1]: at home */
+    oc_buffer_id *saves;  /* [sets][kept_layers] */
+    oc_buffer_id *states; /* [sets] head state */
+    oc_buffer_id *ds;     /* [sets] gradient of an activation */
+    oc_buffer_id rows, position_rows, batch_copy;
+    oc_buffer_id order_copy, losses_copy, scale_copy, scalars_copy, loss;
+    oc_buffer_id front_drows;       /* gradient of a micro-batch's token rows, by the front block */
+    oc_buffer_id drows, dpositions; /* gradients of token and position rows */
+    oc_buffer_id row_grads;         /* early: the dense gradient of a table chunk */
+    oc_buffer_id work, save_scratch, head_work;
+    uint64_t row_bytes, position_bytes; /* of a micro-batch in drows, in dpositions */
+    uint32_t n_stages, next_stage, next_slab;
+    uint32_t *head_stage; /* per micro-batch of the plan: folds so far into its head state */
+} build;
+
+/* ---- questions ---- */
+
+static inline bool oc_build_away(const build *b) { return b->spec->place.compute != OC_TIER_HOST; }
+oc_format oc_build_format(oc_dtype t);
+uint32_t oc_build_pieces(const oc_build_spec *s, uint32_t block);
+/* Bytes of pieces k .. k + n - 1 of a block at so many bytes an element. */
+uint64_t oc_build_run_bytes(const build *b, uint32_t block, uint32_t k, uint32_t n, uint64_t width);
+/* Pieces that one transfer covers at most. */
+uint32_t oc_build_fetch_run(const oc_build_spec *s);
+uint32_t oc_build_retire_run(const oc_build_spec *s);
+bool oc_build_has_grad_home(const oc_build_spec *s, uint32_t block);
+bool oc_build_rows_differ(const oc_model *m);
+
+/* ---- values ---- */
+
+oc_value oc_value_of(oc_what what, uint32_t block, uint32_t micro, uint32_t stage);
+oc_value oc_state_value(const oc_build_spec *s, oc_what what, uint32_t block, uint32_t piece);
+oc_value oc_grad_raw(const oc_build_spec *s, uint32_t block, uint32_t micro, uint32_t piece);
+oc_value oc_grad_home(const oc_build_spec *s, uint32_t block, uint32_t stage, uint32_t piece);
+
+/* ---- emit.c ---- */
+
+void oc_emit_begin(build *b, oc_op_kind kind, oc_lane lane, oc_body_id body, uint32_t block,
+                   uint32_t micro);
+void oc_emit_run(build *b, uint32_t piece, uint32_t pieces); /* of the op begun */
+void oc_emit_pred(build *b, oc_buffer_id cell, uint32_t at);
+/* Bodies of a micro-batch without rows are skipped. */
+void oc_emit_if_live(build *b, uint32_t micro);
+void oc_emit_op(build *b); /* accesses follow */
+void oc_emit_access(build *b, oc_role role, oc_access_mode mode, oc_buffer_id buffer,
+                    uint32_t first, uint32_t count, oc_value value, oc_value result);
+void oc_emit_read(build *b, oc_role role, oc_buffer_id buffer, uint32_t count, oc_value v);
+void oc_emit_write(build *b, oc_role role, oc_buffer_id buffer, uint32_t count, oc_value v);
+void oc_emit_cell(build *b, oc_role role, oc_buffer_id cell); /* read as it was filled */
+/* When counting: what was emitted since `before` stands for `times` as much. */
+typedef struct emit_count {
+    uint64_t ops, accesses;
+} emit_count;
+emit_count oc_emit_count(const build *b);
+void oc_emit_times(build *b, emit_count before, uint64_t times);
+/* Piece `piece` of SUBMISSION or scratch buffers of one value: copies it whole. */
+void oc_emit_copy(build *b, oc_op_kind kind, oc_lane lane, oc_buffer_id from, uint32_t from_piece,
+                  oc_buffer_id to, uint32_t to_piece, uint64_t bytes, oc_value v, int32_t micro);
+
+/* ---- the other files ---- */
+
+void oc_build_buffers(build *b);
+void oc_build_signatures(build *b);
+
+void oc_weights_place(build *b);
+oc_buffer_id oc_weights_use(build *b, uint32_t block, bool backward);
+void oc_weights_read(build *b, uint32_t block, oc_buffer_id at);
+
+oc_buffer_id oc_acts_use(build *b, uint32_t layer, uint32_t micro);
+/* Where the input of `layer` is to be written: never where oc_acts_use() found something just
+ * before. */
+oc_buffer_id oc_acts_make(build *b, uint32_t layer, uint32_t micro);
+void oc_acts_retire(build *b, uint32_t layer, uint32_t micro, oc_buffer_id from);
+oc_value oc_act_value(uint32_t layer, uint32_t micro);
+uint32_t oc_act_index(const build *b, uint32_t layer, uint32_t micro);
+void oc_acts_rewind(build *b, bool forget);
+void oc_acts_look_ahead(build *b); /* after the dry run */
+
+oc_buffer_id oc_grads_make(build *b, uint32_t block, uint32_t micro);
+void oc_grads_settle(build *b, uint32_t block, uint32_t micro, oc_buffer_id from);
+void oc_grads_retire_rows(build *b, uint32_t micro, oc_buffer_id from, bool positions);
+void oc_grads_fold_rows(build *b); /* of the plan's micro-batches, or at its end of the step's */
+void oc_grads_fold_loss(build *b);
+void oc_grads_begin_early(build *b);
+void oc_grads_end_step(build *b); /* norm and updates */
+oc_value oc_position_gradient(uint32_t micro);
+oc_value oc_row_gradient(const oc_model *m, uint32_t micro);
+
+void oc_step_ops(build *b);
+
+void oc_sets_list(build *b);   /* kinds and successions */
+void oc_sets_settle(build *b); /* what weight slots hold at each plan's start */
+void oc_sets_emit(build *b);
+
+#endif

@@ -1,0 +1,270 @@
+/* signatures.c - what ops of each body look like: the accesses a body cannot do without, which
+ * values they name, and how much room it takes. A body reaches memory through its accesses only. */
+#include "build/internal.h"
+
+#include "base/checked.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define BIT(r) (1u << OC_ROLE_##r)
+#define IS(r, v) .what[OC_ROLE_##r] = OC_V_##v
+
+/* Ops of a micro-batch: skipped when it has no rows, and bound to the op's block and micro-batch.
+ */
+#define OF_MICRO                                                                                   \
+    .optional = BIT(CELLS_IN), .whole = BIT(WEIGHT) | BIT(GRAD_OUT),                               \
+    .own_block = BIT(WEIGHT) | BIT(GRAD_OUT),                                                      \
+    .own_micro = BIT(BATCH) | BIT(IN) | BIT(GRAD_OUT) | BIT(ROWS) | BIT(POSITION_ROWS) | BIT(D) |  \
+                 BIT(STATE) | BIT(CELLS_OUT),                                                      \
+    .pred = OC_PRED_MICRO, IS(CELLS_IN, CONTROL), IS(WEIGHT, WEIGHT), IS(GRAD_OUT, GRAD),          \
+    IS(BATCH, BATCH), IS(IN, ACT), IS(WORK, SCRATCH), IS(ROWS, ROWS), IS(POSITION_ROWS, ROWS),     \
+    IS(D, DACT), IS(CARRY, CARRY), IS(TABLE, CONST)
+/* Folds: piece by piece, never skipped unless they say so. */
+#define OF_PIECE                                                                                   \
+    .single = BIT(GRAD) | BIT(PARTIALS), .run = BIT(SRC),                                          \
+    .own_block = BIT(GRAD) | BIT(SRC) | BIT(PARTIALS), IS(GRAD, GRAD), IS(SRC, GRAD),              \
+    IS(PARTIALS, PARTIALS), IS(CELLS_IN, CONTROL)
+#define OF_ROWS                                                                                    \
+    .whole = BIT(GRAD) | BIT(PARTIALS), .full = BIT(SRC) | BIT(BATCH),                             \
+    .own_block = BIT(GRAD) | BIT(PARTIALS), .tolerant = BIT(SRC), .pred = OC_PRED_NEVER,           \
+    IS(GRAD, GRAD), IS(PARTIALS, PARTIALS), IS(BATCH, ORDER)
+#define OF_UPDATE                                                                                  \
+    .reads = BIT(CELLS_IN), .optional = BIT(M) | BIT(V) | BIT(COPY) | BIT(STATE),                  \
+    .own_block = BIT(GRAD) | BIT(MASTER) | BIT(M) | BIT(V) | BIT(COPY) | BIT(PARTIALS),            \
+    .pred = OC_PRED_ALWAYS, IS(CELLS_IN, RESULT), IS(STATE, RESULT), IS(GRAD, GRAD), IS(M, M),     \
+    IS(V, V), IS(COPY, WEIGHT), IS(PARTIALS, PARTIALS)
+
+static const struct {
+    oc_body_id body;
+    oc_signature sig;
+} table[] = {
+    {OC_BODY_COPY,
+     {.reads = BIT(SRC),
+      .writes = BIT(DST),
+      .optional = BIT(CELLS_IN),
+      .run = BIT(SRC) | BIT(DST),
+      .own_block = BIT(SRC) | BIT(DST),
+      .own_micro = BIT(SRC) | BIT(DST),
+      .pred = OC_PRED_MICRO_MAY,
+      IS(CELLS_IN, CONTROL)}},
+    {OC_BODY_COPY_ROWS,
+     {.reads = BIT(SRC) | BIT(CELLS_IN),
+      .optional = BIT(DST),
+      .full = BIT(DST),
+      .own_micro = BIT(SRC),
+      .appends = true,
+      .pred = OC_PRED_MICRO_MAY,
+      IS(CELLS_IN, CONTROL),
+      IS(SRC, DACT),
+      IS(DST, ROWS)}},
+    {OC_BODY_COPY_PARTIALS,
+     {.reads = BIT(SRC),
+      .writes = BIT(DST),
+      .full = BIT(SRC) | BIT(DST),
+      .own_block = BIT(SRC) | BIT(DST),
+      .tolerant = BIT(SRC),
+      .pred = OC_PRED_NEVER,
+      IS(SRC, PARTIALS),
+      IS(DST, PARTIALS)}},
+    {OC_BODY_FETCH_ROWS,
+     {.reads = BIT(SRC) | BIT(BATCH),
+      .writes = BIT(ROWS),
+      .optional = BIT(CELLS_IN),
+      .many = BIT(SRC),
+      .own_block = BIT(ROWS),
+      .own_micro = BIT(BATCH) | BIT(ROWS),
+      .pred = OC_PRED_MICRO,
+      IS(CELLS_IN, CONTROL),
+      IS(SRC, WEIGHT),
+      IS(BATCH, BATCH),
+      IS(ROWS, ROWS)}},
+    {OC_BODY_EMBED, {.reads = BIT(ROWS), .writes = BIT(OUT), OF_MICRO}},
+    {OC_BODY_EMBED_POSITIONS,
+     {.reads = BIT(ROWS) | BIT(POSITION_ROWS), .writes = BIT(OUT), OF_MICRO}},
+    {OC_BODY_FRONT_FORWARD,
+     {.reads = BIT(WEIGHT) | BIT(ROWS), .writes = BIT(OUT) | BIT(WORK), OF_MICRO}},
+    {OC_BODY_FRONT_POSITIONS,
+     {.reads = BIT(WEIGHT) | BIT(ROWS) | BIT(POSITION_ROWS),
+      .writes = BIT(OUT) | BIT(WORK),
+      OF_MICRO}},
+    {OC_BODY_LAYER_FORWARD,
+     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH),
+      .writes = BIT(OUT) | BIT(SAVE) | BIT(WORK),
+      OF_MICRO}},
+    {OC_BODY_FINAL_FORWARD, {.reads = BIT(WEIGHT) | BIT(IN), .writes = BIT(STATE), OF_MICRO}},
+    {OC_BODY_HEAD_FORWARD,
+     {.reads = BIT(WEIGHT) | BIT(BATCH), .writes = BIT(WORK), .folds = BIT(STATE), OF_MICRO}},
+    {OC_BODY_LOSS,
+     {.reads = BIT(BATCH),
+      .writes = BIT(CELLS_OUT),
+      .folds = BIT(STATE),
+      OF_MICRO,
+      IS(CELLS_OUT, LOSSES)}},
+    {OC_BODY_HEAD_BACKWARD,
+     {.reads = BIT(WEIGHT) | BIT(BATCH) | BIT(CARRY),
+      .writes = BIT(WORK) | BIT(GRAD_OUT),
+      .folds = BIT(STATE),
+      OF_MICRO}},
+    {OC_BODY_FINAL_BACKWARD,
+     {.reads = BIT(WEIGHT) | BIT(IN),
+      .writes = BIT(D) | BIT(GRAD_OUT),
+      .folds = BIT(STATE),
+      OF_MICRO}},
+    {OC_BODY_LAYER_BACKWARD,
+     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH),
+      .writes = BIT(WORK) | BIT(GRAD_OUT),
+      .folds = BIT(D) | BIT(SAVE),
+      OF_MICRO}},
+    {OC_BODY_LAYER_RECOMPUTE,
+     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH),
+      .writes = BIT(WORK) | BIT(GRAD_OUT) | BIT(SAVE),
+      .folds = BIT(D),
+      OF_MICRO}},
+    {OC_BODY_FRONT_BACKWARD,
+     {.reads = BIT(WEIGHT) | BIT(ROWS) | BIT(D),
+      .writes = BIT(OUT) | BIT(WORK) | BIT(GRAD_OUT),
+      OF_MICRO}},
+    {OC_BODY_SCALE_ROWS, {.folds = BIT(D), OF_MICRO}},
+    {OC_BODY_FOLD,
+     {.reads = BIT(SRC),
+      .folds = BIT(GRAD),
+      .optional = BIT(CELLS_IN),
+      .own_micro = BIT(SRC),
+      .pred = OC_PRED_MICRO,
+      OF_PIECE}},
+    {OC_BODY_FOLD_LAST,
+     {.reads = BIT(SRC) | BIT(CELLS_IN),
+      .writes = BIT(PARTIALS),
+      .folds = BIT(GRAD),
+      .own_micro = BIT(SRC),
+      .tolerant = BIT(SRC),
+      .pred = OC_PRED_NEVER,
+      OF_PIECE}},
+    {OC_BODY_FOLD_FIRST,
+     {.reads = BIT(SRC),
+      .writes = BIT(GRAD),
+      .optional = BIT(PARTIALS),
+      .own_micro = BIT(SRC),
+      .pred = OC_PRED_NEVER,
+      OF_PIECE}},
+    {OC_BODY_FOLD_IN_PLACE,
+     {.folds = BIT(GRAD), .optional = BIT(PARTIALS), .pred = OC_PRED_NEVER, OF_PIECE}},
+    {OC_BODY_FOLD_ROWS,
+     {.reads = BIT(SRC) | BIT(BATCH), .folds = BIT(GRAD), .optional = BIT(PARTIALS), OF_ROWS}},
+    {OC_BODY_FOLD_ROWS_FIRST,
+     {.reads = BIT(SRC) | BIT(BATCH), .writes = BIT(GRAD), .optional = BIT(PARTIALS), OF_ROWS}},
+    {OC_BODY_FOLD_LOSS,
+     {.reads = BIT(SRC),
+      .folds = BIT(STATE),
+      .tolerant = BIT(SRC),
+      .pred = OC_PRED_NEVER,
+      IS(SRC, LOSSES),
+      IS(STATE, LOSS)}},
+    {OC_BODY_FOLD_LOSS_FIRST,
+     {.reads = BIT(SRC),
+      .writes = BIT(STATE),
+      .tolerant = BIT(SRC),
+      .pred = OC_PRED_NEVER,
+      IS(SRC, LOSSES),
+      IS(STATE, LOSS)}},
+    {OC_BODY_BEGIN,
+     {.reads = BIT(CELLS_IN) | BIT(CARRY),
+      .writes = BIT(CELLS_OUT),
+      .pred = OC_PRED_NEVER,
+      IS(CELLS_IN, CONTROL),
+      IS(CARRY, CARRY),
+      IS(CELLS_OUT, RESULT)}},
+    {OC_BODY_NORM,
+     {.reads = BIT(PARTIALS) | BIT(CELLS_IN) | BIT(STATE),
+      .writes = BIT(CELLS_OUT),
+      .folds = BIT(CARRY),
+      .many = BIT(PARTIALS),
+      .full = BIT(PARTIALS) | BIT(STATE),
+      .pred = OC_PRED_NEVER,
+      IS(PARTIALS, PARTIALS),
+      IS(CELLS_IN, CONTROL),
+      IS(STATE, LOSS),
+      IS(CARRY, CARRY),
+      IS(CELLS_OUT, RESULT)}},
+    {OC_BODY_NORM_EARLY,
+     {.reads = BIT(PARTIALS) | BIT(CELLS_IN) | BIT(STATE),
+      .folds = BIT(CARRY) | BIT(CELLS_OUT),
+      .many = BIT(PARTIALS),
+      .full = BIT(PARTIALS) | BIT(STATE),
+      .tolerant = BIT(PARTIALS),
+      .pred = OC_PRED_NEVER,
+      IS(PARTIALS, PARTIALS),
+      IS(CELLS_IN, CONTROL),
+      IS(STATE, LOSS),
+      IS(CARRY, CARRY),
+      IS(CELLS_OUT, RESULT)}},
+    {OC_BODY_UPDATE,
+     {.folds = BIT(MASTER),
+      .single = BIT(GRAD) | BIT(MASTER) | BIT(M) | BIT(V) | BIT(COPY),
+      OF_UPDATE}},
+    {OC_BODY_UPDATE_EARLY,
+     {.writes = BIT(PARTIALS),
+      .folds = BIT(MASTER) | BIT(GRAD),
+      .run = BIT(GRAD),
+      .single = BIT(MASTER) | BIT(M) | BIT(V) | BIT(COPY) | BIT(PARTIALS),
+      OF_UPDATE}},
+    {OC_BODY_POISON, {.writes = BIT(DST), .repeated = BIT(DST), .pred = OC_PRED_NEVER}},
+};
+
+/* The room that a role takes, where it is the same for every block. */
+static void room(const build *b, oc_body_id body, oc_signature *g) {
+    const oc_build_spec *s = b->spec;
+    const oc_build_sizes *z = &s->sizes;
+    uint64_t tokens = (uint64_t)(s->batch * s->seq);
+    bool head = body == OC_BODY_HEAD_FORWARD || body == OC_BODY_HEAD_BACKWARD;
+    bool of_micro = body >= OC_BODY_EMBED && body <= OC_BODY_SCALE_ROWS;
+    if (!of_micro) return;
+    bool rows_out = body == OC_BODY_FRONT_BACKWARD;
+    g->bytes[OC_ROLE_WORK] = head ? z->head_work_bytes : z->work_bytes;
+    g->bytes[OC_ROLE_SAVE] = z->save_bytes;
+    g->bytes[OC_ROLE_IN] = g->bytes[OC_ROLE_D] = z->act_bytes;
+    g->bytes[OC_ROLE_OUT] = rows_out ? z->row_bytes : z->act_bytes;
+    g->bytes[OC_ROLE_ROWS] = z->row_bytes;
+    g->bytes[OC_ROLE_POSITION_ROWS] = z->act_bytes;
+    g->bytes[OC_ROLE_STATE] = z->head_state_bytes;
+    g->bytes[OC_ROLE_BATCH] = OC_BATCH_ARRAYS * 4 * tokens;
+}
+
+/* What depends on the model: a body that computes positions has their table; updates have the
+ * optimizer's states; late rows are written by the first micro-batch and folded by the others. */
+static void adapt(const build *b, oc_body_id body, oc_signature *g) {
+    const oc_build_spec *s = b->spec;
+    bool layer = body == OC_BODY_LAYER_FORWARD || body == OC_BODY_LAYER_BACKWARD ||
+                 body == OC_BODY_LAYER_RECOMPUTE;
+    bool turns = s->place.interleave && s->micros > 1;
+    bool updates = body == OC_BODY_UPDATE || body == OC_BODY_UPDATE_EARLY;
+    bool sums = body == OC_BODY_FOLD_LOSS || body == OC_BODY_FOLD_LOSS_FIRST;
+    if (sums && !turns) g->full |= BIT(SRC); /* a turn has one micro-batch of two */
+    if (layer && b->ids->table != OC_NO_BUFFER) g->reads |= BIT(TABLE);
+    if (body == OC_BODY_UPDATE) g->reads |= BIT(GRAD);
+    if (!updates) return;
+    g->what[OC_ROLE_MASTER] = s->dtype == OC_F32 ? OC_V_WEIGHT : OC_V_MASTER;
+    if (s->has_m) g->folds |= BIT(M);
+    if (s->has_v) g->folds |= BIT(V);
+    if (s->dtype != OC_F32) g->folds |= BIT(COPY);
+    if (b->scalars_copy != OC_NO_BUFFER) g->reads |= BIT(STATE);
+    g->optional = 0;
+}
+
+void oc_build_signatures(build *b) {
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        oc_signature g = table[i].sig;
+        bool finite = g.pred == OC_PRED_ALWAYS;
+        g.pred_buffer = finite ? b->ids->result : b->ids->control;
+        g.pred_base = (uint32_t)(finite ? offsetof(oc_result_cell, finite)
+                                        : offsetof(oc_control_cell, live)) /
+                      4;
+        room(b, table[i].body, &g);
+        adapt(b, table[i].body, &g);
+        oc_plan_signature(b->pb, (uint16_t)table[i].body, g);
+    }
+    for (int32_t i = 0; i < b->spec->model->n_blocks; i++)
+        oc_plan_block(b->pb, b->spec->model->blocks[i].elements);
+    oc_plan_piece(b->pb, b->spec->place.piece_elements);
+}
