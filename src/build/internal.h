@@ -148,7 +148,7 @@ typedef struct emit_count {
 } emit_count;
 emit_count oc_emit_count(const build *b);
 void oc_emit_times(build *b, emit_count before, uint64_t times);
-/* Piece `piece` of SUBMISSION or scratch buffers of one value: copies it whole. */
+/* One piece, of one value, to another place. micro -1: of the step, and so always done. */
 void oc_emit_copy(build *b, oc_op_kind kind, oc_lane lane, oc_buffer_id from, uint32_t from_piece,
                   oc_buffer_id to, uint32_t to_piece, uint64_t bytes, oc_value v, int32_t micro);
 
