@@ -189,7 +189,7 @@ static void activations(build *b) {
         if (s->train) b->ds[g] = transient(b, "d", g, p->compute, use, s->sizes.act_bytes, 0);
     }
     for (int32_t i = 0; i < p->act_slots; i++)
-        b->act_cache.slots[i] = transient(b, "A", i, p->compute, use, s->sizes.act_bytes, 0);
+        b->act_slots.slots[i] = transient(b, "A", i, p->compute, use, s->sizes.act_bytes, 0);
     b->rows = transient(b, "rows", -1, p->compute, use, s->sizes.row_bytes, 0);
     if (s->model->position_block >= 0)
         b->position_rows = transient(b, "positions", -1, p->compute, use, s->sizes.act_bytes, 0);

@@ -112,17 +112,8 @@ oc_turn oc_build_turn(const oc_build_spec *s, const oc_plan_set *set, int32_t li
 /* ---- life of a build ---- */
 
 static void release(build *b) {
-    free(b->weights.slots);
-    free(b->weights.moved);
-    free(b->weights.forward);
-    free(b->weights.backward);
-    free(b->weights.content);
-    free(b->act_cache.slots);
-    free(b->act_cache.content);
-    free(b->act_cache.used);
-    free(b->act_cache.trace);
-    free(b->act_cache.next);
-    free(b->act_cache.last);
+    oc_slots_close(&b->weights);
+    oc_slots_close(&b->act_slots);
     for (int k = 0; k < MAX_KINDS; k++)
         free(b->starts[k].content);
     free(b->slabs);
@@ -143,23 +134,21 @@ static void *words(build *b, int64_t n) {
     return p;
 }
 
+/* What an op may still compute from when a transfer begins that should run beside it: the block at
+ * hand and the one before it; the activation at hand. */
+enum { WEIGHTS_APART = 2, ACTS_APART = 1 };
+
 static void allocate_slots(build *b) {
     const oc_build_spec *s = b->spec;
     const oc_placement *p = &s->place;
-    int64_t blocks = s->model->n_blocks, acts = s->model->n_layers + 1;
-    b->weights.n = p->resident ? 0 : p->slots;
-    b->weights.slots = words(b, p->slots);
-    b->weights.content = words(b, p->slots);
-    b->weights.moved = words(b, blocks);
-    b->weights.forward = words(b, blocks);
-    b->weights.backward = words(b, blocks);
+    int64_t acts = oc_build_sets(s) * ((int64_t)s->model->n_layers + 1);
+    int32_t n = p->resident ? 0 : p->slots;
+    uint32_t apart = WEIGHTS_APART * (uint32_t)oc_build_sets(s); /* each serves a group in a row */
+    if (!oc_slots_open(&b->weights, n, s->model->n_blocks, apart) ||
+        !oc_slots_open(&b->act_slots, p->act_slots, acts, ACTS_APART))
+        b->failed = true;
     for (int k = 0; k < MAX_KINDS; k++)
-        b->starts[k].content = words(b, p->slots);
-    b->act_cache.n = p->act_slots;
-    b->act_cache.slots = words(b, p->act_slots);
-    b->act_cache.content = words(b, p->act_slots);
-    b->act_cache.used = words(b, p->act_slots);
-    b->act_cache.last = words(b, oc_build_sets(s) * acts);
+        b->starts[k].content = words(b, n);
 }
 
 static void allocate(build *b) {
@@ -232,7 +221,6 @@ static oc_status open_build(build *b, const oc_build_spec *spec, oc_build_ids *i
     if (b->failed) return no_memory(err);
     oc_build_buffers(b);
     oc_build_signatures(b);
-    oc_weights_place(b);
     oc_sets_list(b);
     return OC_OK;
 }

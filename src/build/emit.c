@@ -71,7 +71,7 @@ void oc_emit_if_live(build *b, uint32_t micro) {
 }
 
 void oc_emit_op(build *b) {
-    if (b->dry) return;
+    if (oc_dry(b)) return;
     b->n_ops++;
     if (!b->counting) oc_plan_op(b->pb, &b->op);
     if (b->op.pred == b->ids->control && b->op.pred != OC_NO_BUFFER)
@@ -80,7 +80,7 @@ void oc_emit_op(build *b) {
 
 void oc_emit_access(build *b, oc_role role, oc_access_mode mode, oc_buffer_id buffer,
                     uint32_t first, uint32_t count, oc_value value, oc_value result) {
-    if (b->dry) return;
+    if (oc_dry(b)) return;
     b->n_accesses++;
     if (!b->counting) oc_plan_access(b->pb, role, mode, buffer, first, count, value, result);
 }
@@ -94,7 +94,8 @@ void oc_emit_write(build *b, oc_role role, oc_buffer_id buffer, uint32_t count, 
 }
 
 void oc_emit_cell(build *b, oc_role role, oc_buffer_id cell) {
-    if (!b->dry) oc_emit_read(b, role, cell, UINT32_MAX, oc_plan_buffer_at(b->pb, cell)->initial);
+    if (!oc_dry(b))
+        oc_emit_read(b, role, cell, UINT32_MAX, oc_plan_buffer_at(b->pb, cell)->initial);
 }
 
 emit_count oc_emit_count(const build *b) { return (emit_count){b->n_ops, b->n_accesses}; }

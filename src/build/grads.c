@@ -241,7 +241,7 @@ void oc_grads_settle(build *b, uint32_t block, uint32_t micro, oc_buffer_id from
     const oc_build_spec *s = b->spec;
     uint32_t pieces = oc_build_pieces(s, block), run = oc_build_retire_run(s);
     if (b->counting) count_settled(b, block, micro, pieces, (pieces + run - 1) / run);
-    if (b->counting || b->dry) return;
+    if (b->counting || oc_dry(b)) return;
     for (uint32_t k = 0; k < pieces; k += run) {
         uint32_t n = (uint32_t)oc_min_u64(run, pieces - k), at = k;
         oc_buffer_id there = from;
@@ -350,7 +350,7 @@ static void fetch_order(build *b) {
 
 void oc_grads_fold_rows(build *b) {
     const oc_model *m = b->spec->model;
-    if (b->dry || (oc_build_rows_late(b->spec) && !b->kind.last)) return;
+    if (oc_dry(b) || (oc_build_rows_late(b->spec) && !b->kind.last)) return;
     fetch_order(b);
     for (uint32_t c = 0; c < (uint32_t)m->n_table; c++)
         fold_rows(b, (uint32_t)m->first_table + c);
@@ -364,7 +364,7 @@ static void retire_partials(build *b, uint32_t block) {
     oc_value v = oc_value_of(OC_V_PARTIALS, block, 0, 0);
     uint32_t pieces = oc_build_pieces(b->spec, block);
     oc_emit_begin(b, OC_OP_RETIRE, OC_LANE_D2H, OC_BODY_COPY_PARTIALS, block, 0);
-    if (!b->dry) b->op.demand.bytes = oc_plan_buffer_at(b->pb, b->partials[block])->bytes;
+    if (!oc_dry(b)) b->op.demand.bytes = oc_plan_buffer_at(b->pb, b->partials[block])->bytes;
     oc_emit_op(b);
     oc_emit_read(b, OC_ROLE_SRC, b->device_partials[block], pieces, v);
     oc_emit_write(b, OC_ROLE_DST, b->partials[block], pieces, v);
@@ -396,7 +396,7 @@ static void norm(build *b) {
 void oc_grads_end_step(build *b) {
     const oc_build_spec *s = b->spec;
     bool early = s->place.early;
-    if (b->dry) return;
+    if (oc_dry(b)) return;
     for (uint32_t i = 0; early && i < (uint32_t)s->model->n_blocks; i++)
         if (is_tied(s->model, i)) update_block(b, i);
     norm(b);

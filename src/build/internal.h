@@ -3,8 +3,9 @@
  *   emit.c        one op and its accesses
  *   buffers.c     the buffers of a set
  *   signatures.c  what ops of each body look like
- *   weights.c     weight slots: which block lies where, across plans
- *   acts.c        activation checkpoints and their slots
+ *   slots.c       places that values pass through: what lies where, from plan to plan
+ *   weights.c     weights from their homes
+ *   acts.c        activation checkpoints
  *   grads.c       gradients from where they are made to the update
  *   step.c        forward and backward of a group, and the end of a step
  *   sets.c        which plans there are, which follows which, what each relies on
@@ -15,36 +16,34 @@
 #include "build/build.h"
 #include "build/cells.h"
 
-#define OC_NO_BLOCK UINT32_MAX
+#define OC_NO_KEY UINT32_MAX
 
 /* How far a gradient is (oc_value.stage). In the midst of a plan it is OC_STAGE_LOCAL + the plan's
  * micro-batches that are in it. */
 enum { OC_STAGE_RAW, OC_STAGE_SOME, OC_STAGE_ALL, OC_STAGE_DENSE, OC_STAGE_LOCAL };
 
-/* Where a block goes when it is not at home on the device: a place of its own, or one that several
- * blocks take in turn. A block between forward and backward streams of an interleaved turn has two.
- */
-typedef struct weight_slots {
+/* Places on the device that values pass through, each known by a key (slots.c). */
+typedef struct slot_pool {
     oc_buffer_id *slots;
     int32_t n;
-    int32_t *moved;              /* blocks that pass through slots, in order */
-    int32_t *forward, *backward; /* per block: its slot; -1: it never passes through one */
-    uint32_t *content;           /* per slot: the block there; OC_NO_BLOCK */
-    bool norm_there;
-} weight_slots;
-
-/* Slots that activation checkpoints at home on the host pass through. A first, dry run over the ops
- * records the order of uses; the second replaces by it. */
-typedef struct act_slots {
-    oc_buffer_id *slots;
-    int32_t n;
-    uint32_t *content; /* per slot: layer and micro-batch, as a key; OC_NO_BLOCK */
-    uint32_t *used;    /* per slot: the cursor at its last use */
+    int64_t keys;
+    uint32_t apart; /* what was used by so many uses before is not replaced, if there is a choice */
+    uint32_t *content; /* per slot: the key there; OC_NO_KEY */
+    uint32_t *used;    /* per slot: uses up to its last one; 0: none in this plan */
+    uint32_t *wanted;  /* per slot: the next use of what is there; OC_NO_KEY: none */
     uint32_t *trace;   /* keys of all uses, in order */
-    uint32_t *next;    /* per use: the next use of the same key; UINT32_MAX */
-    uint32_t *last;    /* per key: scratch for next */
+    uint32_t *next;    /* per use: the next use of the same key */
+    uint32_t *first;   /* per key: its first use */
     uint32_t n_trace, capacity, cursor;
-} act_slots;
+} slot_pool;
+
+/* What a walk over the ops of a plan is for. */
+typedef enum walk {
+    WALK_EMIT,
+    WALK_RECORD, /* in which order slots are used */
+    WALK_AHEAD,  /* the same, of a plan after it */
+    WALK_PLAY    /* what it leaves in the slots */
+} walk;
 
 /* Which part of a step a plan is. */
 typedef enum plan_part {
@@ -76,7 +75,7 @@ typedef struct build {
     const oc_build_spec *spec;
     oc_plan_builder *pb;
     oc_build_ids *ids;
-    bool dry;      /* only play the slots */
+    walk walk;
     bool counting; /* only count ops and accesses; contracts are few */
     bool failed;   /* no memory */
     uint64_t n_ops, n_accesses;
@@ -89,8 +88,9 @@ typedef struct build {
     uint32_t n_kinds;
     bool follows[MAX_KINDS][MAX_KINDS], opens[MAX_KINDS];
 
-    weight_slots weights;
-    act_slots act_cache;
+    slot_pool weights;   /* by block */
+    slot_pool act_slots; /* activation checkpoints at home on the host: by oc_act_index() */
+    bool norm_there;
     oc_buffer_id norm_slot; /* the final norm's own: it is tiny, and used in the midst of others */
     oc_buffer_id *slabs, *stages, *partials, *device_partials;
     oc_buffer_id *acts;   /* [sets][n_layers + 1]: at home */
@@ -110,6 +110,7 @@ typedef struct build {
 
 /* ---- questions ---- */
 
+static inline bool oc_dry(const build *b) { return b->walk != WALK_EMIT; }
 static inline bool oc_build_away(const build *b) { return b->spec->place.compute != OC_TIER_HOST; }
 oc_format oc_build_format(oc_dtype t);
 uint32_t oc_build_pieces(const oc_build_spec *s, uint32_t block);
@@ -157,8 +158,18 @@ void oc_emit_copy(build *b, oc_op_kind kind, oc_lane lane, oc_buffer_id from, ui
 void oc_build_buffers(build *b);
 void oc_build_signatures(build *b);
 
-void oc_weights_place(build *b);
-oc_buffer_id oc_weights_use(build *b, uint32_t block, bool backward);
+/* false: no memory; closed by oc_slots_close() all the same. */
+bool oc_slots_open(slot_pool *p, int32_t n, int64_t keys, uint32_t apart);
+void oc_slots_close(slot_pool *p);
+bool oc_slots_record(slot_pool *p, uint32_t key); /* false: no memory */
+void oc_slots_look_ahead(slot_pool *p);           /* after the last record */
+/* A walk begins with this in the slots; NULL: nothing. */
+void oc_slots_begin(slot_pool *p, const uint32_t *content);
+int32_t oc_slots_find(const slot_pool *p, uint32_t key); /* -1: in none */
+/* The slot for the next use of a key; *there: it is in it already. make: it is to be written. */
+int32_t oc_slots_turn(slot_pool *p, uint32_t key, bool make, bool *there);
+
+oc_buffer_id oc_weights_use(build *b, uint32_t block);
 void oc_weights_read(build *b, uint32_t block, oc_buffer_id at);
 
 oc_buffer_id oc_acts_use(build *b, uint32_t layer, uint32_t micro);
@@ -168,8 +179,6 @@ oc_buffer_id oc_acts_make(build *b, uint32_t layer, uint32_t micro);
 void oc_acts_retire(build *b, uint32_t layer, uint32_t micro, oc_buffer_id from);
 oc_value oc_act_value(uint32_t layer, uint32_t micro);
 uint32_t oc_act_index(const build *b, uint32_t layer, uint32_t micro);
-void oc_acts_rewind(build *b, bool forget);
-void oc_acts_look_ahead(build *b); /* after the dry run */
 
 oc_buffer_id oc_grads_make(build *b, uint32_t block, uint32_t micro);
 void oc_grads_settle(build *b, uint32_t block, uint32_t micro, oc_buffer_id from);

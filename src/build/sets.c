@@ -85,17 +85,6 @@ void oc_sets_list(build *b) {
 
 /* ---- weight slots from plan to plan ---- */
 
-static void load_slots(build *b, const slot_state *s) {
-    weight_slots *w = &b->weights;
-    memcpy(w->content, s->content, (size_t)w->n * sizeof *w->content);
-    w->norm_there = s->norm_there;
-}
-
-static void forget_slots(weight_slots *w) {
-    memset(w->content, 0xff, (size_t)w->n * sizeof *w->content);
-    w->norm_there = false;
-}
-
 static void begin_kind(build *b, uint32_t k) {
     const oc_build_spec *s = b->spec;
     b->kind = b->kinds[k];
@@ -104,35 +93,65 @@ static void begin_kind(build *b, uint32_t k) {
                                                         : s->micros);
     b->next_slab = b->next_stage = 0;
     memset(b->head_stage, 0, (size_t)oc_build_sets(s) * sizeof *b->head_stage);
-    load_slots(b, &b->starts[k]);
+    b->norm_there = b->starts[k].norm_there;
+}
+
+static void walk_ops(build *b, uint32_t k, walk why) {
+    begin_kind(b, k);
+    b->walk = why;
+    oc_step_ops(b);
+    b->walk = WALK_EMIT;
+}
+
+/* The plan whose uses tell what is worth keeping: one that the same weights serve. */
+static uint32_t kind_after(const build *b, uint32_t k) {
+    if (b->kinds[k].part == PART_UPDATE) return MAX_KINDS;
+    for (uint32_t n = 0; n < b->n_kinds; n++)
+        if (b->follows[k][n] && b->kinds[n].part != PART_UPDATE) return n;
+    return MAX_KINDS;
+}
+
+/* Slots as they are when plan k begins, and what it and the next one want from them. */
+static void prepare(build *b, uint32_t k) {
+    uint32_t after = kind_after(b, k);
+    b->weights.n_trace = b->act_slots.n_trace = 0;
+    walk_ops(b, k, WALK_RECORD);
+    if (after < MAX_KINDS) walk_ops(b, after, WALK_AHEAD);
+    oc_slots_look_ahead(&b->weights);
+    oc_slots_look_ahead(&b->act_slots);
+    oc_slots_begin(&b->weights, b->starts[k].content);
+    oc_slots_begin(&b->act_slots, NULL);
+}
+
+static void forget_slots(build *b) {
+    memset(b->weights.content, 0xff, (size_t)b->weights.n * sizeof *b->weights.content);
+    b->norm_there = false;
 }
 
 /* What the plan leaves in the slots: nothing that is of use when it changes the weights. */
 static void play(build *b, uint32_t k) {
-    begin_kind(b, k);
-    oc_acts_rewind(b, true);
-    b->dry = true;
-    oc_step_ops(b);
-    b->dry = false;
-    if (b->kind.part == PART_UPDATE || b->kind.part == PART_STEP) forget_slots(&b->weights);
+    prepare(b, k);
+    walk_ops(b, k, WALK_PLAY);
+    if (b->kind.part == PART_UPDATE || b->kind.part == PART_STEP) forget_slots(b);
 }
 
 /* Keep of *to what the slots hold now. */
-static bool meet(const weight_slots *w, slot_state *to) {
+static bool meet(const build *b, slot_state *to) {
+    const slot_pool *w = &b->weights;
     bool changed = !to->known;
     if (changed) {
         memcpy(to->content, w->content, (size_t)w->n * sizeof *w->content);
-        to->norm_there = w->norm_there;
+        to->norm_there = b->norm_there;
         to->known = true;
         return true;
     }
     for (int32_t i = 0; i < w->n; i++) {
-        if (to->content[i] == w->content[i] || to->content[i] == OC_NO_BLOCK) continue;
-        to->content[i] = OC_NO_BLOCK;
+        if (to->content[i] == w->content[i] || to->content[i] == OC_NO_KEY) continue;
+        to->content[i] = OC_NO_KEY;
         changed = true;
     }
-    changed = changed || (to->norm_there && !w->norm_there);
-    to->norm_there = to->norm_there && w->norm_there;
+    changed = changed || (to->norm_there && !b->norm_there);
+    to->norm_there = to->norm_there && b->norm_there;
     return changed;
 }
 
@@ -141,8 +160,8 @@ static bool meet(const weight_slots *w, slot_state *to) {
 void oc_sets_settle(build *b) {
     for (uint32_t k = 0; k < b->n_kinds; k++) {
         if (!b->opens[k]) continue;
-        forget_slots(&b->weights);
-        (void)meet(&b->weights, &b->starts[k]);
+        forget_slots(b);
+        (void)meet(b, &b->starts[k]);
     }
     for (bool changed = true; changed;) {
         changed = false;
@@ -150,7 +169,7 @@ void oc_sets_settle(build *b) {
             if (!b->starts[a].known) continue;
             play(b, a);
             for (uint32_t n = 0; n < b->n_kinds; n++)
-                if (b->follows[a][n]) changed = meet(&b->weights, &b->starts[n]) || changed;
+                if (b->follows[a][n]) changed = meet(b, &b->starts[n]) || changed;
         }
     }
 }
@@ -161,14 +180,14 @@ typedef void hold_fn(oc_plan_builder *b, oc_buffer_id buffer, uint32_t first, ui
                      oc_value value);
 
 static void hold_slots(build *b, hold_fn *hold) {
-    const weight_slots *w = &b->weights;
+    const slot_pool *w = &b->weights;
     const oc_build_spec *s = b->spec;
     for (int32_t i = 0; i < w->n; i++)
-        if (w->content[i] != OC_NO_BLOCK)
+        if (w->content[i] != OC_NO_KEY)
             hold(b->pb, w->slots[i], 0, oc_build_pieces(s, w->content[i]),
                  oc_state_value(s, OC_V_WEIGHT, w->content[i], 0));
     uint32_t norm = (uint32_t)s->model->final_norm_block;
-    if (w->norm_there)
+    if (b->norm_there)
         hold(b->pb, b->norm_slot, 0, oc_build_pieces(s, norm),
              oc_state_value(s, OC_V_WEIGHT, norm, 0));
 }
@@ -297,14 +316,8 @@ static void end_contract(build *b) {
 /* ---- emission ---- */
 
 static void emit(build *b, uint32_t k) {
+    prepare(b, k);
     begin_kind(b, k);
-    oc_acts_rewind(b, true);
-    b->dry = true;
-    oc_step_ops(b);
-    oc_acts_look_ahead(b);
-    begin_kind(b, k);
-    oc_acts_rewind(b, false);
-    b->dry = false;
     (void)oc_plan_begin(b->pb, b->kind.name);
     oc_plan_pred_from(b->pb, (uint16_t)b->kind.pred_from);
     start_contract(b);

@@ -19,7 +19,7 @@ static void reads_batch(build *b, uint32_t micro) {
 
 static void fetch_batch(build *b, uint32_t micro) {
     if (!oc_build_away(b)) return;
-    uint64_t bytes = b->dry ? 0 : oc_plan_buffer_at(b->pb, b->ids->batch)->piece_bytes;
+    uint64_t bytes = oc_dry(b) ? 0 : oc_plan_buffer_at(b->pb, b->ids->batch)->piece_bytes;
     oc_emit_copy(b, OC_OP_FETCH, OC_LANE_H2D, b->ids->batch, micro, b->batch_copy, micro, bytes,
                  batch_value(micro), (int32_t)micro);
 }
@@ -75,7 +75,7 @@ static void embed(build *b, uint32_t micro) {
                       : positions ? OC_BODY_EMBED_POSITIONS
                                   : OC_BODY_EMBED;
     uint32_t block = (uint32_t)(front ? m->front_block : m->first_table);
-    oc_buffer_id w = front ? oc_weights_use(b, block, false) : OC_NO_BUFFER;
+    oc_buffer_id w = front ? oc_weights_use(b, block) : OC_NO_BUFFER;
     fetch_token_rows(b, micro);
     if (positions) fetch_rows(b, micro, (uint32_t)m->position_block, 1, b->position_rows);
     oc_buffer_id out = oc_acts_make(b, 0, micro);
@@ -110,7 +110,7 @@ static oc_value save_value(uint32_t layer, uint32_t micro) {
 
 static void layer_forward(build *b, uint32_t layer, uint32_t micro) {
     uint32_t block = (uint32_t)b->spec->model->first_layer + layer;
-    oc_buffer_id w = oc_weights_use(b, block, false);
+    oc_buffer_id w = oc_weights_use(b, block);
     oc_buffer_id in = oc_acts_use(b, layer, micro);
     oc_buffer_id out = oc_acts_make(b, layer + 1, micro);
     oc_emit_begin(b, OC_OP_FORWARD, OC_LANE_COMPUTE, OC_BODY_LAYER_FORWARD, block, micro);
@@ -137,7 +137,7 @@ static oc_value state_value(uint32_t micro, uint32_t stage) {
 static void final_forward(build *b, uint32_t micro) {
     const oc_model *m = b->spec->model;
     uint32_t block = (uint32_t)m->final_norm_block, layers = (uint32_t)m->n_layers;
-    oc_buffer_id w = oc_weights_use(b, block, false);
+    oc_buffer_id w = oc_weights_use(b, block);
     oc_buffer_id in = oc_acts_use(b, layers, micro);
     oc_emit_begin(b, OC_OP_FORWARD, OC_LANE_COMPUTE, OC_BODY_FINAL_FORWARD, block, micro);
     oc_emit_if_live(b, micro);
@@ -155,7 +155,7 @@ static void fold_state(build *b, uint32_t micro) {
 }
 
 static void head_forward(build *b, uint32_t block, uint32_t micro) {
-    oc_buffer_id w = oc_weights_use(b, block, false);
+    oc_buffer_id w = oc_weights_use(b, block);
     oc_emit_begin(b, OC_OP_FORWARD, OC_LANE_COMPUTE, OC_BODY_HEAD_FORWARD, block, micro);
     b->op.demand.flops = b->spec->sizes.head_row_flops * (double)b->spec->model->blocks[block].rows;
     oc_emit_if_live(b, micro);
@@ -214,7 +214,7 @@ static void writes_grad(build *b, oc_buffer_id g, uint32_t block, uint32_t micro
 }
 
 static void head_backward(build *b, uint32_t block, uint32_t micro) {
-    oc_buffer_id w = oc_weights_use(b, block, true);
+    oc_buffer_id w = oc_weights_use(b, block);
     oc_buffer_id g = oc_grads_make(b, block, micro);
     oc_emit_begin(b, OC_OP_BACKWARD, OC_LANE_COMPUTE, OC_BODY_HEAD_BACKWARD, block, micro);
     b->op.demand.flops =
@@ -236,7 +236,7 @@ static oc_value d_value(uint32_t layer, uint32_t micro) {
 static void final_backward(build *b, uint32_t micro) {
     const oc_model *m = b->spec->model;
     uint32_t block = (uint32_t)m->final_norm_block, layers = (uint32_t)m->n_layers;
-    oc_buffer_id w = oc_weights_use(b, block, true);
+    oc_buffer_id w = oc_weights_use(b, block);
     oc_buffer_id in = oc_acts_use(b, layers, micro);
     oc_buffer_id g = oc_grads_make(b, block, micro);
     oc_emit_begin(b, OC_OP_BACKWARD, OC_LANE_COMPUTE, OC_BODY_FINAL_BACKWARD, block, micro);
@@ -252,7 +252,7 @@ static void final_backward(build *b, uint32_t micro) {
 static void layer_backward(build *b, uint32_t layer, uint32_t micro) {
     uint32_t block = (uint32_t)b->spec->model->first_layer + layer;
     bool kept = keeps(b, layer);
-    oc_buffer_id w = oc_weights_use(b, block, true);
+    oc_buffer_id w = oc_weights_use(b, block);
     oc_buffer_id in = oc_acts_use(b, layer, micro);
     oc_buffer_id g = oc_grads_make(b, block, micro);
     oc_emit_begin(b, OC_OP_BACKWARD, OC_LANE_COMPUTE,
@@ -277,7 +277,7 @@ static void layer_backward(build *b, uint32_t layer, uint32_t micro) {
 
 static void front_backward(build *b, uint32_t micro) {
     uint32_t block = (uint32_t)b->spec->model->front_block;
-    oc_buffer_id w = oc_weights_use(b, block, true);
+    oc_buffer_id w = oc_weights_use(b, block);
     fetch_token_rows(b, micro);
     oc_buffer_id g = oc_grads_make(b, block, micro);
     oc_emit_begin(b, OC_OP_BACKWARD, OC_LANE_COMPUTE, OC_BODY_FRONT_BACKWARD, block, micro);
