@@ -6,7 +6,7 @@
  * round fills the cache of words and is not counted; medians are printed. */
 #include "base/fs.h"
 #include "bench_util.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,9 +3,9 @@
 #ifndef OC_CONFIG_CASE_H
 #define OC_CONFIG_CASE_H
 
-#include "train/config.h"
-#include "train/deepspeed.h"
-#include "train/options.h"
+#include "config/config.h"
+#include "config/deepspeed.h"
+#include "config/options.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 #define OC_TESTS_TOKENIZER_CASE_H
 
 #include "cmocka_all.h"
-#include "text/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <jansson.h>
 #include <string.h>

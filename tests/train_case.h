@@ -6,9 +6,9 @@
 
 #include "base/log.h"
 #include "cmocka_all.h"
+#include "engine/corpus.h"
+#include "engine/session.h"
 #include "scratch.h"
-#include "train/corpus.h"
-#include "train/session.h"
 
 #include <string.h>
 #include <unistd.h>

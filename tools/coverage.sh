@@ -9,10 +9,10 @@ least=85
 parsers=(
     "safetensors test_tensor_corpus src/tensor/safetensors_header.c src/tensor/safetensors_index.c"
     "config.json test_model_corpus src/model/family_config.c src/model/family_rope.c src/model/family_layers.c src/model/model.c"
-    "ds_config.json test_train_config_corpus src/train/deepspeed.c src/train/deepspeed_keys.c"
-    "data test_text_corpus src/text/lines.c src/text/stream.c src/text/dataset_rows.c src/text/dataset_forms.c src/text/dataset_convert.c src/text/dataset_encode.c src/text/chat.c"
-    "template test_text_template_corpus src/text/template_lex.c src/text/template_parse.c src/text/template_expr.c src/text/template_scope.c"
-    "tokenizer test_text_tokenizer_corpus src/text/tokenizer_json.c src/text/tokenizer_reader.c src/text/tokenizer_component.c src/text/tokenizer_model.c src/text/tokenizer_config.c src/text/tokenizer_dialect.c"
+    "ds_config.json test_config_corpus src/config/deepspeed.c src/config/deepspeed_keys.c"
+    "data test_data_corpus src/data/lines.c src/data/stream.c src/data/rows.c src/data/forms.c src/data/convert.c src/data/encode.c src/data/chat.c"
+    "template test_template_corpus src/template/lex.c src/template/parse.c src/template/expr.c src/template/scope.c"
+    "tokenizer test_tokenizer_corpus src/tokenizer/json.c src/tokenizer/reader.c src/tokenizer/component.c src/tokenizer/model.c src/tokenizer/config.c src/tokenizer/dialect.c"
 )
 
 generator=()

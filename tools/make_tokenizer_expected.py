@@ -11,7 +11,7 @@ NAME.expected.json  {"before", "after": special ids around every text, "ids": pe
                      "starts": per text of the first STARTS the bytes [from, to) of every token, of some
                      tokenizers}
 tests/data/fuzz/tokenizer gets small files with every component.
---unicode writes src/text/tokenizer_tables.c instead, where its tables of characters differ from
+--unicode writes src/tokenizer/tables.c instead, where its tables of characters differ from
 utf8proc's (needs unicodedata of the same Unicode version as utf8proc, or newer).
 """
 import ctypes
@@ -27,7 +27,7 @@ from tokenizers import pre_tokenizers, processors, trainers
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 OUT = os.path.join(ROOT, "tests", "data", "tokenizers")
-TABLES = os.path.join(ROOT, "src", "text", "tokenizer_tables.c")
+TABLES = os.path.join(ROOT, "src", "tokenizer", "tables.c")
 STARTS = 100
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -498,7 +498,7 @@ def write_tables():
             extras.append('{"%s", "%s"}' % (name.lower(), text))
     with open(TABLES, "w") as f:
         f.write("/* Written by tools/make_tokenizer_expected.py --unicode. */\n"
-                '#include "text/tokenizer_unicode.h"\n\n')
+                '#include "tokenizer/unicode.h"\n\n')
         f.write(c_ranges("young", young()))
         f.write(c_ranges("more_numeric", numeric - {c for c in POINTS if 9 <= category[c] <= 11}))
         word = {c for c in POINTS if 1 <= category[c] <= 10 or category[c] == 12}

@@ -4,7 +4,7 @@
 #ifndef OC_CLI_H
 #define OC_CLI_H
 
-#include "train/config.h"
+#include "config/config.h"
 
 enum { OC_EXIT_DONE = 0, OC_EXIT_FAILED = 1, OC_EXIT_REFUSED = 2 };
 

@@ -1,5 +1,5 @@
 #include "cli/cli.h"
-#include "train/options.h"
+#include "config/options.h"
 
 #include <string.h>
 

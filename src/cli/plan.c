@@ -1,7 +1,7 @@
 /* plan.c - outcore plan: what a run needs, without starting it. */
 #include "base/log.h"
 #include "cli/cli.h"
-#include "train/setup.h"
+#include "engine/setup.h"
 
 static void note_text(const oc_config *c) {
     if (c->n_data > 0) return;

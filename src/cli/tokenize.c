@@ -2,9 +2,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "text/chat.h"
-#include "text/lines.h"
-#include "train/corpus.h"
+#include "data/chat.h"
+#include "data/lines.h"
+#include "engine/corpus.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -22,6 +22,12 @@ OC_NODISCARD oc_status oc_model_check_tensors(oc_model *m, oc_tensors *t, oc_err
  * transposes faster, up to some MiB. */
 uint64_t oc_model_scratch_bytes(const oc_model *m);
 
+/* What those who have no need to save are given. */
+enum { OC_MODEL_ROOMY_SCRATCH = 1 << 20 };
+/* Host memory that reading a model takes, or writing one, scratch included: not at the same time.
+ */
+uint64_t oc_model_staging_bytes(const oc_model *m);
+
 /* dst: block elements values of dtype, all written (the padding as 0). scratch: 64-byte aligned. */
 OC_NODISCARD oc_status oc_model_read_block(const oc_model *m, oc_tensors *t, int32_t block,
                                            oc_dtype dtype, void *dst, void *scratch,

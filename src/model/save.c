@@ -11,6 +11,28 @@ static bool first_of_tensor(const oc_model *m, int32_t i) {
     return i == 0 || m->tensors[i].name != m->tensors[i - 1].name;
 }
 
+/* The least scratch there is; what tensors are converted in; and what a tensor's name, shape and
+ * place take, as JSON and as read. */
+enum { LEAST_SCRATCH = 64, CONVERTING_BYTES = 256 << 10, DESCRIPTION_BYTES = 2 << 10 };
+
+/* Where no tensor is transposed, the memory for that is never written, and hence is none. */
+static uint64_t transpose_bytes(const oc_model *m) {
+    uint64_t bytes = oc_model_scratch_bytes(m);
+    return bytes <= LEAST_SCRATCH ? 0 : oc_max_u64(bytes, OC_MODEL_ROOMY_SCRATCH);
+}
+
+/* Of the files: the parts that a vocabulary is cut into stand side by side. */
+static uint64_t count_tensors(const oc_model *m) {
+    uint64_t n = 0;
+    for (int32_t i = 0; i < m->n_tensors; i++)
+        n += i == 0 || strcmp(m->tensors[i].name, m->tensors[i - 1].name) != 0;
+    return n;
+}
+
+uint64_t oc_model_staging_bytes(const oc_model *m) {
+    return transpose_bytes(m) + CONVERTING_BYTES + count_tensors(m) * DESCRIPTION_BYTES;
+}
+
 oc_status oc_model_decls(const oc_model *m, oc_dtype dtype, oc_tensor_decl **out, int32_t *n,
                          oc_error *err) {
     static const oc_file_dtype file_dtypes[OC_DTYPE_COUNT] = {

@@ -3,7 +3,7 @@
 #ifndef OC_OUTPUT_H
 #define OC_OUTPUT_H
 
-#include "train/config.h"
+#include "config/config.h"
 
 typedef struct oc_output {
     char *dir;

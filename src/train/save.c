@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "config/output_names.h"
 #include "model/load.h"
 
 #include <dirent.h>
@@ -16,15 +17,6 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* For reading and writing a model: what transposing is given at the least, and without need; what
- * tensors are converted in; and what a tensor's name, shape and place take, as JSON and as read. */
-enum {
-    LEAST_SCRATCH = 64,
-    ROOMY_SCRATCH = 1 << 20,
-    CONVERTING_BYTES = 256 << 10,
-    DESCRIPTION_BYTES = 2 << 10
-};
-
 static oc_status join(char *out, const char *dir, const char *name, oc_error *err) {
     int n = snprintf(out, PATH_BYTES, "%s/%s", dir, name);
     if (n < 0 || n >= PATH_BYTES) return oc_fail(err, OC_E_INVALID, "the path %s is too long", dir);
@@ -33,25 +25,6 @@ static oc_status join(char *out, const char *dir, const char *name, oc_error *er
 
 uint64_t oc_save_bytes(const oc_setup *setup) {
     return setup->model->parameters * oc_dtype_bytes(setup->dtype) + (1u << 20);
-}
-
-/* Where no tensor is transposed, the memory for that is never written, and hence is none. */
-static uint64_t transpose_bytes(const oc_model *m) {
-    uint64_t bytes = oc_model_scratch_bytes(m);
-    return bytes <= LEAST_SCRATCH ? 0 : oc_max_u64(bytes, ROOMY_SCRATCH);
-}
-
-/* Of the files: the parts that a vocabulary is cut into stand side by side. */
-static uint64_t count_tensors(const oc_model *m) {
-    uint64_t n = 0;
-    for (int32_t i = 0; i < m->n_tensors; i++)
-        n += i == 0 || strcmp(m->tensors[i].name, m->tensors[i - 1].name) != 0;
-    return n;
-}
-
-uint64_t oc_save_host_bytes(const oc_setup *setup) {
-    const oc_model *m = setup->model;
-    return transpose_bytes(m) + CONVERTING_BYTES + count_tensors(m) * DESCRIPTION_BYTES;
 }
 
 /* ---- weights ---- */
@@ -68,7 +41,7 @@ static oc_status write_weights(oc_session *s, const oc_setup *setup, const char 
     oc_writer *w = NULL;
     int32_t n = 0;
     uint64_t scratch_bytes =
-        oc_align_up(oc_max_u64(oc_model_scratch_bytes(setup->model), ROOMY_SCRATCH), 64);
+        oc_align_up(oc_max_u64(oc_model_scratch_bytes(setup->model), OC_MODEL_ROOMY_SCRATCH), 64);
     OC_TRY(oc_model_decls(setup->model, setup->dtype, &decls, &n, err));
     void *scratch = aligned_alloc(64, scratch_bytes);
     oc_status st = scratch ? oc_writer_open(&w, dir, decls, n, 0, err)
@@ -186,8 +159,8 @@ oc_status oc_save_model(oc_session *s, const oc_setup *setup, const oc_save_sour
  * model is whole, or the new one is. (Without hard links the files are moved: then the next run
  * completes the model from both places.) Each phase may be done again from its start. */
 
-static const char building[] = "model" OC_FS_TEMPORARY, ready[] = "model.ready" OC_FS_TEMPORARY,
-                  moving[] = "model.moving" OC_FS_TEMPORARY, stale[] = ".stale" OC_FS_TEMPORARY,
+static const char building[] = "model" OC_FS_TEMPORARY, ready[] = OC_MODEL_READY,
+                  moving[] = OC_MODEL_MOVING, stale[] = ".stale" OC_FS_TEMPORARY,
                   placing[] = ".placing" OC_FS_TEMPORARY;
 
 /* Weights of a Hugging Face model: model.safetensors, model-00001-of-00003.safetensors, the index.
@@ -429,16 +402,12 @@ bool oc_save_is_ours(const char *name) {
     first[n] = 0;
     return strcmp(first, "run.json") == 0 || strcmp(first, "config.json") == 0 ||
            is_weights(first) || is_companion(first) || checkpoint_step(first, &step) ||
-           oc_save_is_unfinished(first) || is_stale(first);
-}
-
-bool oc_save_is_unfinished(const char *name) {
-    return strcmp(name, ready) == 0 || strcmp(name, moving) == 0;
+           oc_output_is_unfinished(first) || is_stale(first);
 }
 
 oc_status oc_save_clean(const char *dir, oc_error *err) {
     char path[PATH_BYTES];
-    if (holds(dir, oc_save_is_unfinished))
+    if (holds(dir, oc_output_is_unfinished))
         oc_log(OC_LOG_INFO, "%s: completing the model that an interrupted run had ready", dir);
     OC_TRY(finish_final(dir, err));
     DIR *d = opendir(dir);

@@ -2,8 +2,8 @@
 #ifndef OC_SAVE_H
 #define OC_SAVE_H
 
-#include "text/tokenizer.h"
-#include "train/session.h"
+#include "engine/session.h"
+#include "tokenizer/tokenizer.h"
 
 /* What goes beside the weights. */
 typedef struct oc_save_source {
@@ -31,14 +31,10 @@ OC_NODISCARD oc_status oc_save_checkpoint(oc_session *s, const oc_setup *setup,
                                           uint64_t step, int32_t keep, oc_error *err);
 /* Bytes one saved model takes on disk. */
 uint64_t oc_save_bytes(const oc_setup *setup);
-/* Host memory that writing one takes, and reading one: not at the same time. */
-uint64_t oc_save_host_bytes(const oc_setup *setup);
 /* Remove all checkpoint-N of an earlier run: --overwrite. */
 OC_NODISCARD oc_status oc_save_forget(const char *dir, oc_error *err);
 /* Complete a final model that an interrupted run had ready, remove what else it left in DIR. */
 OC_NODISCARD oc_status oc_save_clean(const char *dir, oc_error *err);
-/* Is it the name of a final model that waits to be completed? */
-bool oc_save_is_unfinished(const char *name);
 /* Is it, relative to DIR, a name that a run or a model gives to its files? */
 bool oc_save_is_ours(const char *name);
 

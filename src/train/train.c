@@ -5,12 +5,12 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
+#include "engine/corpus.h"
+#include "engine/session.h"
 #include "mem/mem.h"
-#include "train/corpus.h"
 #include "train/output.h"
 #include "train/progress.h"
 #include "train/save.h"
-#include "train/session.h"
 
 #include <math.h>
 #include <signal.h>

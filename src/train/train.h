@@ -2,7 +2,7 @@
 #ifndef OC_TRAIN_H
 #define OC_TRAIN_H
 
-#include "train/config.h"
+#include "config/config.h"
 
 /* How a run ended. The exit code follows: 0; 2 when refused before step 1; 1 when it failed later;
  * 128 + signal when it was stopped and has saved. */

@@ -1,7 +1,7 @@
 /* fuzz_deepspeed.c - any bytes as a --config file: a configuration that resolves and reads back
  * from its own run.json as it was, or a message. */
-#include "train/config.h"
-#include "train/options.h"
+#include "config/config.h"
+#include "config/options.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Any bytes as a .jsonl, a .json and a .txt data file (gzip and zstd are known by their bytes),
  * packed and not: no crash, no bad access, and the sequences of what is accepted keep their
- * promises. Build with -fsanitize=fuzzer,address,undefined, or run by test_text_corpus. */
-#include "text/dataset.h"
-#include "text/tokenizer.h"
+ * promises. Build with -fsanitize=fuzzer,address,undefined, or run by test_data_corpus. */
+#include "data/dataset.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdint.h>
 #include <stdio.h>

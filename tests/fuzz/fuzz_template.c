@@ -1,7 +1,7 @@
 /* Any bytes as a chat template over a small conversation: no crash, no bad access, bounded work,
  * valid text and sound runs of what is accepted. Build with -fsanitize=fuzzer,address,undefined, or
- * run by test_text_template_corpus. */
-#include "text/template.h"
+ * run by test_template_corpus. */
+#include "template/template.h"
 
 #include <stdint.h>
 #include <stdlib.h>

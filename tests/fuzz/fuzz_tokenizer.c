@@ -1,7 +1,7 @@
 /* Any bytes as a tokenizer.json, and after a NUL a text: no crash, no bad access, and the ids of
  * what is accepted keep their promises. Build with -fsanitize=fuzzer,address,undefined, or run by
- * test_text_tokenizer_corpus. */
-#include "text/tokenizer.h"
+ * test_tokenizer_corpus. */
+#include "tokenizer/tokenizer.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,0 +1,144 @@
+/* report.c - the table of bytes per tier and use, plan --json, and the plan op by op. */
+#include "base/json.h"
+#include "engine/setup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void print_uses(const oc_setup *s, oc_tier tier, FILE *to) {
+    char size[32];
+    for (int u = 0; u < OC_USE_COUNT; u++) {
+        uint64_t bytes = oc_setup_use_bytes(s, tier, (oc_use)u);
+        if (bytes == 0) continue;
+        (void)fprintf(to, "    %-12s %14llu  %s\n", oc_use_name((oc_use)u),
+                      (unsigned long long)bytes, oc_size_format(bytes, size, sizeof size));
+    }
+}
+
+static void print_tier(const oc_setup *s, oc_tier tier, FILE *to) {
+    char size[32], room[32];
+    uint64_t bytes = oc_setup_tier_bytes(s, tier), budget = s->budget[tier];
+    (void)fprintf(to, "  %-14s %14llu  %s", oc_tier_name(tier), (unsigned long long)bytes,
+                  oc_size_format(bytes, size, sizeof size));
+    if (budget != UINT64_MAX && budget >= bytes)
+        (void)fprintf(to, ", %s of the budget left",
+                      oc_size_format(budget - bytes, room, sizeof room));
+    (void)fprintf(to, "\n");
+    print_uses(s, tier, to);
+}
+
+static double ratio(const oc_setup *s, oc_tier tier) {
+    uint64_t bound = oc_plan_lower_bound(s->set, tier);
+    return bound ? (double)s->set->arena_bytes[tier] / (double)bound : 1.0;
+}
+
+void oc_setup_print(const oc_setup *s, FILE *to) {
+    char a[32], b[32];
+    uint64_t device = oc_setup_tier_bytes(s, OC_TIER_DEVICE);
+    uint64_t sum = device + oc_setup_tier_bytes(s, OC_TIER_HOST) + s->foreign_bytes;
+    (void)fprintf(to, "%s, %llu parameters, %s, %lld x %d sequences of %lld tokens a step\n",
+                  s->model->architecture, (unsigned long long)s->model->parameters,
+                  oc_dtype_name(s->dtype), (long long)s->build.batch, s->build.micros,
+                  (long long)s->build.seq);
+    (void)fprintf(to, "placement: %s\n", s->choice);
+    (void)fprintf(to, "device: cpu, %d threads, %s\nbytes, rank 0 of 1:\n", oc_pool_cores(s->pool),
+                  oc_device_kernels(s->device));
+    if (device) print_tier(s, OC_TIER_DEVICE, to);
+    print_tier(s, OC_TIER_HOST, to);
+    (void)fprintf(to, "  %-14s %14llu  %s (libraries, code, stacks: a reserve)\n", "foreign",
+                  (unsigned long long)s->foreign_bytes,
+                  oc_size_format(s->foreign_bytes, a, sizeof a));
+    (void)fprintf(to, "  %-14s %14llu  %s%s\n", "process", (unsigned long long)sum,
+                  oc_size_format(sum, b, sizeof b),
+                  device ? " (the CPU's device arena is host memory too)" : "");
+    (void)fprintf(to,
+                  "  arena / lower bound: device %.3f, host %.3f; the least --device-memory is "
+                  "%llu (%s)\n",
+                  ratio(s, OC_TIER_DEVICE), ratio(s, OC_TIER_HOST),
+                  (unsigned long long)s->minimum[OC_TIER_DEVICE],
+                  oc_size_format(s->minimum[OC_TIER_DEVICE], a, sizeof a));
+    (void)fflush(to);
+}
+
+/* ---- JSON ---- */
+
+static json_t *tier_json(const oc_setup *s, oc_tier tier) {
+    json_t *uses = json_object();
+    for (int u = 0; u < OC_USE_COUNT; u++) {
+        uint64_t bytes = oc_setup_use_bytes(s, tier, (oc_use)u);
+        (void)json_object_set_new(uses, oc_use_name((oc_use)u), json_integer((json_int_t)bytes));
+    }
+    return json_pack("{s:I,s:o}", "bytes", (json_int_t)oc_setup_tier_bytes(s, tier), "by_use",
+                     uses);
+}
+
+static json_t *homes_json(const oc_setup *s) {
+    const oc_placement *p = &s->build.place;
+    const char *home = p->resident ? oc_tier_name(p->compute) : "host";
+    return json_pack("{s:s,s:s,s:s,s:s,s:s}", "weights", home, "gradients", home, "master", home,
+                     "moments", home, "activations",
+                     p->act_slots ? "host" : oc_tier_name(p->compute));
+}
+
+oc_status oc_setup_print_json(const oc_setup *s, FILE *to, oc_error *err) {
+    json_t *tiers = json_object();
+    for (int t = 0; t < OC_TIER_COUNT; t++)
+        (void)json_object_set_new(tiers, oc_tier_name((oc_tier)t), tier_json(s, (oc_tier)t));
+    const oc_placement *p = &s->build.place;
+    json_t *placement = json_pack("{s:b,s:i,s:i,s:i,s:i,s:i,s:I}", "resident", p->resident, "slots",
+                                  p->slots, "slabs", p->slabs, "activation_slots", p->act_slots,
+                                  "kept_layers", p->kept_layers, "micro_batch_group", p->group,
+                                  "piece_elements", (json_int_t)p->piece_elements);
+    json_t *root =
+        json_pack("{s:I,s:s,s:o,s:{s:I,s:I},s:I,s:o,s:o,s:n,s:{s:f,s:f}}", "parameters",
+                  (json_int_t)s->model->parameters, "dtype", oc_dtype_name(s->dtype), "tiers",
+                  tiers, "minimum", "device", (json_int_t)s->minimum[OC_TIER_DEVICE], "host",
+                  (json_int_t)(s->minimum[OC_TIER_HOST] + oc_setup_outside_bytes(s)), "foreign",
+                  (json_int_t)s->foreign_bytes, "homes", homes_json(s), "placement", placement,
+                  "predicted", "arena_over_lower_bound", "device", ratio(s, OC_TIER_DEVICE), "host",
+                  ratio(s, OC_TIER_HOST));
+    if (!root) return oc_fail(err, OC_E_MEMORY, "no memory for the plan's JSON");
+    int failed = json_dumpf(root, to, JSON_INDENT(2));
+    json_decref(root);
+    if (failed || fputc('\n', to) == EOF)
+        return oc_fail(err, OC_E_IO, "the plan's JSON could not be written to standard output");
+    return OC_OK;
+}
+
+/* ---- op by op ---- */
+
+static void print_accesses(const oc_setup *s, const oc_plan *p, const oc_op *op, bool written,
+                           FILE *to) {
+    for (uint32_t k = 0; k < op->n_accesses; k++) {
+        const oc_access *a = &p->accesses[op->first_access + k];
+        if ((a->mode != OC_READ) != written) continue;
+        const oc_buffer *b = &s->set->buffers[a->buffer];
+        (void)fprintf(to, " %s", b->name);
+        if (b->pieces > 1 && a->count == 1) (void)fprintf(to, "[%u]", a->first);
+        if (a->mode == OC_FOLD) (void)fprintf(to, "(fold)");
+    }
+}
+
+static void print_op(const oc_setup *s, const oc_plan *p, const oc_op *op, FILE *to) {
+    (void)fprintf(to, "%6td  %-7s %-10s m%-3u", op - p->ops, oc_lane_name((oc_lane)op->lane),
+                  oc_op_kind_name((oc_op_kind)op->kind), op->micro);
+    (void)fprintf(to, " reads");
+    print_accesses(s, p, op, false, to);
+    (void)fprintf(to, "  writes");
+    print_accesses(s, p, op, true, to);
+    if (op->n_waits) (void)fprintf(to, "  after");
+    for (uint32_t k = 0; k < op->n_waits; k++) {
+        const oc_wait *w = &p->waits[op->first_wait + k];
+        (void)fprintf(to, " %s:%u", oc_lane_name((oc_lane)w->lane), w->seq);
+    }
+    (void)fprintf(to, "\n");
+}
+
+void oc_setup_print_ops(const oc_setup *s, FILE *to) {
+    for (uint32_t i = 0; i < s->set->n_plans; i++) {
+        const oc_plan *p = &s->set->plans[i];
+        (void)fprintf(to, "plan %s: %u ops, %u waits\n", p->name, p->n_ops, p->n_waits);
+        for (uint32_t k = 0; k < p->n_ops; k++)
+            print_op(s, p, &p->ops[k], to);
+    }
+}

@@ -1,0 +1,74 @@
+/* setup.h - from a resolved configuration to a verified plan: the model, the device, the placement.
+ *
+ * The tokenizer is opened, since its bytes are planned bytes; of the data only names and first rows
+ * are looked at. No arena is allocated and no weight is read here: `outcore plan` stops after this;
+ * train and eval go on to open their data and a session on it. */
+#ifndef OC_SETUP_H
+#define OC_SETUP_H
+
+#include "build/build.h"
+#include "config/config.h"
+#include "data/dataset.h"
+#include "model/program.h"
+#include "run/run.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdio.h>
+
+enum { OC_ACCUM_MOST = 1 << 20 }; /* micro-batches of a step */
+
+typedef struct oc_setup {
+    const oc_config *config; /* borrowed */
+    oc_model *model;
+    oc_pool *pool;
+    oc_device *device;               /* computes */
+    oc_device *host;                 /* does the host's work: the same on a CPU */
+    oc_device *lanes[OC_LANE_COUNT]; /* of these, or a stream: where a lane's ops go */
+    oc_dtype dtype;
+    oc_program_shape shape;
+    oc_build_spec build;
+    oc_plan_set *set;
+    oc_build_ids ids;
+    uint64_t minimum[OC_TIER_COUNT]; /* bytes of the smallest placement */
+    uint64_t budget[OC_TIER_COUNT];  /* UINT64_MAX: none */
+    oc_data_files files, eval_files; /* of --data and --eval-data */
+    oc_tokenizer *tokenizer;         /* NULL: no data is given, or all of it is input_ids */
+    bool built_in; /* the tokenizer has no files: it is asked for, or --init has none */
+    /* planned, on the host, outside the arenas */
+    uint64_t text_bytes;    /* tokenizer, data sets, feeds */
+    uint64_t plan_bytes;    /* plans, executor, trace */
+    uint64_t staging_bytes; /* while a model is read or written */
+    uint64_t foreign_bytes; /* libraries, code, stacks: measured at start, plus a reserve */
+    int64_t global_batch;   /* sequences a step */
+    bool train;
+    char choice[320]; /* how "auto" was decided, for the log */
+} oc_setup;
+
+/* notes receives one line per thing worth saying. Refusals over budget say the smallest change that
+ * fits. */
+OC_NODISCARD oc_status oc_setup_open(oc_setup **out, const oc_config *config, FILE *notes,
+                                     oc_error *err);
+void oc_setup_close(oc_setup *s);
+
+/* Choose the placement within the budgets (place.c). Sets build.place, minimum and choice. */
+OC_NODISCARD oc_status oc_setup_place(oc_setup *s, oc_error *err);
+
+/* The table of bytes a tier and use (report.c). */
+void oc_setup_print(const oc_setup *s, FILE *to);
+OC_NODISCARD oc_status oc_setup_print_json(const oc_setup *s, FILE *to, oc_error *err);
+/* All ops of all plans, one a line. */
+void oc_setup_print_ops(const oc_setup *s, FILE *to);
+
+/* Bytes of a tier and use: arenas plus what is planned outside them. */
+uint64_t oc_setup_use_bytes(const oc_setup *s, oc_tier tier, oc_use use);
+uint64_t oc_setup_tier_bytes(const oc_setup *s, oc_tier tier);
+/* What is planned on the host outside the arenas. */
+uint64_t oc_setup_outside_bytes(const oc_setup *s);
+/* Whether the device's memory is one that the host cannot read; and then, what a block on its way
+ * there takes on the host. */
+bool oc_setup_opaque(const oc_setup *s);
+uint64_t oc_setup_bounce_bytes(const oc_setup *s);
+/* What the configuration says of the executor: set, queues, pace, trace, debugging. */
+oc_run_spec oc_setup_run_spec(const oc_setup *s);
+
+#endif
