@@ -27,7 +27,13 @@ static oc_build_spec spec_of(const oc_model *m, int micros) {
                        .has_v = true,
                        .train = true,
                        .with_eval = true};
-    s.sizes = (oc_build_sizes){act, act, 16 * act, 8 * act, 1u << 30, 3 * act, 1u << 20, 1e15, 1e9};
+    s.sizes = (oc_build_sizes){.act_bytes = act,
+                               .row_bytes = act,
+                               .work_bytes = 8 * act,
+                               .head_work_bytes = 1u << 30,
+                               .head_state_bytes = 3 * act,
+                               .scratch_bytes = 1u << 20,
+                               .saved_bytes = {2 * act, act, act, 8 * act}};
     s.place = (oc_placement){.compute = OC_TIER_DEVICE,
                              .slots = 8,
                              .slabs = 2,

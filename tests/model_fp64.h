@@ -46,7 +46,10 @@ typedef struct rig {
     double x0[T * HIDDEN], places[T * HIDDEN]; /* rows in, position rows */
     void *weights[BLOCKS], *grads[BLOCKS];
     void *rows, *d_rows, *position_rows; /* FRONT */
-    void *act[LAYERS + 1], *save[LAYERS], *d, *work, *head_work, *state;
+    void *act[LAYERS + 1], *saved[LAYERS][OC_SAVED_COUNT];
+    void *d, *work, *head_work, *state;
+    float *logits[CHUNKS]; /* NULL: not kept */
+    bool frozen;           /* no gradients of weights */
     double loss;
 } rig;
 

@@ -52,7 +52,13 @@ static inline oc_build_spec case_spec(const oc_model *m) {
                        .train = true,
                        .with_eval = true};
     uint64_t act = 2 * 8 * (uint64_t)m->hidden * 4; /* room for fp32 */
-    s.sizes = (oc_build_sizes){act, act, 7 * act, 3 * act, 65536, 2 * act + 640, 4096, 1e6, 1e3};
+    s.sizes = (oc_build_sizes){.act_bytes = act,
+                               .row_bytes = act,
+                               .work_bytes = 3 * act,
+                               .head_work_bytes = 65536,
+                               .head_state_bytes = 2 * act + 640,
+                               .scratch_bytes = 4096,
+                               .saved_bytes = {2 * act, act + 64, act, 2 * act, act}};
     s.place = (oc_placement){.compute = OC_TIER_DEVICE,
                              .slots = 2,
                              .slabs = 2,

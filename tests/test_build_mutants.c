@@ -1,6 +1,7 @@
 /* Plans in which one access goes elsewhere, or says it holds something else, are refused, unless it
  * makes no difference: a read finds equal bytes there, a write harms nothing that is read later and
  * is itself not read. That rule is played here, by bytes, and shares nothing with verify. */
+#include "homes_case.h"
 #include "plan_case.h"
 
 #include <stdio.h>
@@ -350,10 +351,13 @@ static void print_tally(const char *what, const tally *n) {
     assert_int_equal(wrong, 0);
 }
 
-/* Of every `stride`-th access of every plan; into a sample of the buffers and roles. */
-static void mutants(const char *what, const char *json, oc_placement place, int micros,
-                    uint32_t stride) {
+/* Of every `stride`-th access of every plan; into a sample of the buffers and roles. homes: 0, or
+ * the seed of a random table. */
+static void mutants_of(const char *what, const char *json, oc_placement place, int micros,
+                       uint32_t stride, uint32_t homes) {
     oc_model *m = case_model(json);
+    oc_block_homes *table = homes ? homes_make(m, homes, 20) : NULL;
+    place.homes = table;
     oc_build_spec s = case_spec(m);
     oc_build_ids ids;
     oc_error err = {0};
@@ -379,7 +383,13 @@ static void mutants(const char *what, const char *json, oc_placement place, int 
     print_tally(what, &n);
     oc_build_ids_release(&ids);
     oc_plan_set_free(set);
+    free(table);
     oc_model_close(m);
+}
+
+static void mutants(const char *what, const char *json, oc_placement place, int micros,
+                    uint32_t stride) {
+    mutants_of(what, json, place, micros, stride, 0);
 }
 
 static void no_access_of_a_streamed_step_can_be_redirected(void **state) {
@@ -390,7 +400,7 @@ static void no_access_of_a_streamed_step_can_be_redirected(void **state) {
                            .slabs = 2,
                            .group = 1,
                            .act_slots = 3,
-                           .kept_layers = 1},
+                           .kept = {1, 1, 1, 1, 1}},
             3, 1);
 }
 
@@ -413,6 +423,18 @@ static void no_access_of_an_interleaved_step_can_be_redirected(void **state) {
             5, 1);
 }
 
+static void no_access_of_a_step_that_keeps_some_values_can_be_redirected(void **state) {
+    (void)state;
+    mutants("some values kept", gemma2_small,
+            (oc_placement){.compute = OC_TIER_DEVICE,
+                           .slots = 2,
+                           .slabs = 1,
+                           .group = 1,
+                           .kept = {1, 0, 2, 1, 1},
+                           .kept_logits = 1},
+            2, 1);
+}
+
 static void no_access_of_a_resident_step_can_be_redirected(void **state) {
     (void)state;
     mutants("resident", gpt2_small,
@@ -428,13 +450,22 @@ static void no_access_of_an_early_step_can_be_redirected(void **state) {
             1, 1);
 }
 
+static void no_access_of_a_step_with_mixed_homes_can_be_redirected(void **state) {
+    (void)state;
+    mutants_of("mixed homes", llama_untied,
+               (oc_placement){.compute = OC_TIER_DEVICE, .slots = 2, .slabs = 2, .group = 1}, 3, 2,
+               5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_access_of_a_streamed_step_can_be_redirected),
         cmocka_unit_test(no_access_of_a_tied_breadth_first_step_can_be_redirected),
         cmocka_unit_test(no_access_of_an_interleaved_step_can_be_redirected),
+        cmocka_unit_test(no_access_of_a_step_that_keeps_some_values_can_be_redirected),
         cmocka_unit_test(no_access_of_a_resident_step_can_be_redirected),
         cmocka_unit_test(no_access_of_an_early_step_can_be_redirected),
+        cmocka_unit_test(no_access_of_a_step_with_mixed_homes_can_be_redirected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

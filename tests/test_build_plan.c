@@ -58,6 +58,12 @@ static void check_placement(const oc_build_spec *s, bool poison, placements *n) 
     n->device += s->place.resident && s->place.compute != OC_TIER_HOST;
 }
 
+/* Nothing, everything, or values in different numbers of layers. */
+static void keep(oc_placement *p, int what, int32_t layers) {
+    for (int v = 0; v < OC_SAVED_COUNT; v++)
+        p->kept[v] = what == 0 ? 0 : what == 1 ? layers : (v * 2 + what) % (layers + 1);
+}
+
 static void sweep(const char *json) {
     oc_model *m = case_model(json);
     int count = 0;
@@ -68,7 +74,7 @@ static void sweep(const char *json) {
         for (int group = 1; group <= micros; group++)
             for (int slots = 0; slots <= 4; slots++) /* 0: resident */
                 for (int acts = 0; acts <= 3; acts += acts ? 1 : 2)
-                    for (int kept = 0; kept <= m->n_layers; kept += m->n_layers)
+                    for (int kept = 0; kept < 4; kept += 1 + (micros > 2))
                         for (int dtype = 0; dtype < 2; dtype++) {
                             oc_build_spec s = case_spec(m);
                             s.dtype = dtype ? OC_BF16 : OC_F32;
@@ -79,7 +85,8 @@ static void sweep(const char *json) {
                                 slots == 0 && count % 3 == 0 ? OC_TIER_HOST : OC_TIER_DEVICE;
                             s.place.slots = slots;
                             s.place.act_slots = acts;
-                            s.place.kept_layers = kept;
+                            keep(&s.place, kept, m->n_layers);
+                            s.place.kept_logits = count % 3 == 0;
                             s.place.slabs = 1 + count % 3;
                             s.place.interleave = group == 1 && count % 2;
                             s.place.early = micros == 1 && count % 5 < 3;
@@ -179,7 +186,7 @@ static void no_access_of_a_streamed_step_can_be_dropped(void **state) {
                              .slabs = 2,
                              .group = 1,
                              .act_slots = 3,
-                             .kept_layers = 1,
+                             .kept = {1, 1, 1, 1, 1},
                              .piece_elements = OC_NORM_CHUNK},
               2);
 }
@@ -193,8 +200,29 @@ static void no_access_of_a_step_with_a_front_can_be_dropped(void **state) {
                                  .slots = 2,
                                  .slabs = 2,
                                  .group = 1,
-                                 .kept_layers = 1,
+                                 .kept = {1, 1, 1, 1, 1},
                                  .interleave = i == 1,
+                                 .piece_elements = OC_NORM_CHUNK},
+                  2);
+}
+
+/* Values kept in different numbers of layers, and logits. */
+static void no_access_of_a_step_that_keeps_some_values_can_be_dropped(void **state) {
+    (void)state;
+    static const char neox[] =
+        "{\"model_type\":\"gpt_neox\",\"hidden_size\":48,\"intermediate_size\":96,"
+        "\"num_hidden_layers\":2,\"num_attention_heads\":3,\"vocab_size\":300,"
+        "\"use_parallel_residual\":true,\"max_position_embeddings\":64}";
+    const char *const models[] = {llama_tied, gemma2_small, neox};
+    for (int i = 0; i < 6; i++)
+        drop_each(models[i % 3],
+                  (oc_placement){.compute = OC_TIER_DEVICE,
+                                 .slots = 2,
+                                 .slabs = 1,
+                                 .group = 1,
+                                 .interleave = i >= 3,
+                                 .kept = {1, 0, 2, i % 2, 1 - i % 2},
+                                 .kept_logits = 1,
                                  .piece_elements = OC_NORM_CHUNK},
                   2);
 }
@@ -520,7 +548,6 @@ enum { MAX_SLOTS = 16 };
 /* What a plan does to the slots, from what its contract says is there. */
 typedef struct slot_story {
     uint32_t content[MAX_SLOTS], last[MAX_SLOTS]; /* per slot: block, and 1 + its last use */
-    bool norm_there;
     uint32_t uses, fetches;
     uint32_t closest; /* fewest uses between a slot's last one and its next filling */
 } slot_story;
@@ -536,7 +563,6 @@ static void begin_story(slot_story *x, const oc_plan_set *set, const oc_plan *p)
     for (uint32_t i = 0; i < p->n_starts; i++) {
         const oc_buffer *b = &set->buffers[p->starts[i].buffer];
         if (slot_number(b) >= 0) x->content[slot_number(b)] = p->starts[i].value.block;
-        if (strcmp(b->name, "WN") == 0) x->norm_there = true;
     }
 }
 
@@ -553,10 +579,6 @@ static void note_access(slot_story *x, const oc_plan_set *set, const oc_op *op,
                         const oc_access *a) {
     const oc_buffer *b = &set->buffers[a->buffer];
     int32_t slot = slot_number(b);
-    if (a->role == OC_ROLE_DST && strcmp(b->name, "WN") == 0 && op->piece == 0) {
-        assert_false(x->norm_there);
-        x->norm_there = true;
-    }
     if (slot < 0) return;
     if (a->role == OC_ROLE_WEIGHT) x->last[slot] = ++x->uses;
     if (a->role == OC_ROLE_DST) note_fetch(x, op, slot);
@@ -574,7 +596,7 @@ static slot_story story_of(const oc_plan_set *set, const oc_plan *p) {
 /* A transfer into a slot runs beside the two uses before it, as far as slots allow. Returns the
  * blocks that plans found in the slots. */
 static uint32_t check_slots(const oc_model *m, int32_t slots, int32_t group) {
-    uint32_t blocks = (uint32_t)(m->n_layers + m->n_head + (m->front_block >= 0)), found = 0;
+    uint32_t blocks = (uint32_t)(m->n_layers + m->n_head), found = 0; /* others are small */
     oc_build_spec s = case_spec(m);
     s.micros = 3;
     s.place.group = group;
@@ -678,6 +700,26 @@ static void interleaved_turns_fetch_as_little_as_slots_allow(void **state) {
     oc_model_close(m);
 }
 
+static void small_blocks_pass_through_small_slots(void **state) {
+    (void)state;
+    oc_model *m = case_model(bloom_small);
+    oc_build_spec s = case_spec(m);
+    s.place.slots = 4;
+    oc_plan_set *set = built(&s);
+    uint64_t large = 0, small = 0;
+    for (uint32_t i = 0; i < set->n_buffers; i++) {
+        const oc_buffer *b = &set->buffers[i];
+        if (slot_number(b) >= 0) large += b->bytes;
+        if (b->name[0] == 'W' && (b->name[1] == 'S' || b->name[1] == 'T')) small += b->bytes;
+    }
+    uint64_t layer = 2 * m->blocks[m->first_layer].elements;
+    uint64_t front = 2 * m->blocks[m->front_block].elements;
+    uint64_t norm = 2 * m->blocks[m->final_norm_block].elements;
+    assert_true(large >= 4 * layer && small > 0 && small <= 2 * (front + norm));
+    oc_plan_set_free(set);
+    oc_model_close(m);
+}
+
 static void doubling_the_vocabulary_adds_no_workspace(void **state) {
     (void)state;
     oc_model *small = case_model(llama_tied);
@@ -712,6 +754,53 @@ static void arenas_are_within_five_percent_of_the_lower_bound(void **state) {
     oc_model_close(m);
 }
 
+/* Number in its lane of the op up to which this one waits for the lane; 0: for none. */
+static uint32_t waited_for(const oc_plan *p, const oc_op *op, oc_lane lane) {
+    for (uint32_t k = 0; k < op->n_waits; k++) {
+        const oc_wait *w = &p->waits[op->first_wait + k];
+        if (w->lane == lane) return w->seq;
+    }
+    return 0;
+}
+
+/* Number in its lane of the transfer that brings piece k of the block. */
+static uint32_t brought_by(const oc_plan *p, uint32_t block, uint32_t k) {
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        const oc_op *op = &p->ops[i];
+        bool fetch = op->kind == OC_OP_FETCH && op->block == block && op->piece != UINT32_MAX;
+        if (fetch && op->piece <= k && k < op->piece + op->pieces) return op->seq;
+    }
+    return 0;
+}
+
+/* The first layer's ops each wait for the transfer of their own last piece, and those of the mlp
+ * come after the attention has begun. */
+static void a_part_starts_when_its_own_weights_are_there(void **state) {
+    (void)state;
+    oc_model *m = case_model(llama_tied);
+    oc_build_spec s = case_spec(m);
+    uint32_t layer = (uint32_t)m->first_layer, most = 0;
+    oc_plan_set *set = built(&s);
+    verified(set);
+    const oc_plan *p = &set->plans[oc_build_find(set, "first")];
+    const oc_op *op = p->ops;
+    for (int part = 0; part < OC_PART_COUNT; part++) {
+        uint64_t first, end;
+        while (op->block != layer || op->body != OC_BODY_PART_IN + part)
+            op++;
+        oc_program_part_span(m, &m->blocks[layer], (oc_part)part, &first, &end);
+        if (end == 0) continue; /* the attention itself reads no weights */
+        uint32_t last = brought_by(p, layer, (uint32_t)((end - 1) / OC_NORM_CHUNK));
+        assert_true(last > most);
+        assert_int_equal(waited_for(p, op, OC_LANE_H2D), last);
+        most = last;
+    }
+    uint64_t pieces = (m->blocks[layer].elements + OC_NORM_CHUNK - 1) / OC_NORM_CHUNK;
+    assert_int_equal(brought_by(p, layer, (uint32_t)pieces - 1), most);
+    oc_plan_set_free(set);
+    oc_model_close(m);
+}
+
 static void wrong_placements_are_refused(void **state) {
     (void)state;
     oc_model *m = case_model(llama_tied);
@@ -732,7 +821,7 @@ static void wrong_placements_are_refused(void **state) {
     bad[6].early = true; /* of two micro-batches */
     bad[7].interleave = true;
     bad[7].group = 2;
-    bad[8].kept_layers = m->n_layers + 1;
+    bad[8].kept[OC_SAVED_UP] = m->n_layers + 1;
     for (int i = 0; i < 9; i++) {
         s.place = bad[i];
         assert_int_equal(oc_build(&s, &set, &ids, &err), OC_E_INVALID);
@@ -750,6 +839,7 @@ int main(void) {
         cmocka_unit_test(every_placement_of_models_with_a_front_verifies),
         cmocka_unit_test(no_access_of_a_step_with_a_front_can_be_dropped),
         cmocka_unit_test(no_access_of_a_streamed_step_can_be_dropped),
+        cmocka_unit_test(no_access_of_a_step_that_keeps_some_values_can_be_dropped),
         cmocka_unit_test(no_access_of_a_tied_breadth_first_step_can_be_dropped),
         cmocka_unit_test(no_access_of_an_interleaved_step_can_be_dropped),
         cmocka_unit_test(no_access_of_a_resident_step_can_be_dropped),
@@ -764,8 +854,10 @@ int main(void) {
         cmocka_unit_test(next_step_starts_while_later_blocks_update),
         cmocka_unit_test(slots_rest_before_they_are_filled_and_keep_what_is_wanted),
         cmocka_unit_test(interleaved_turns_fetch_as_little_as_slots_allow),
+        cmocka_unit_test(small_blocks_pass_through_small_slots),
         cmocka_unit_test(doubling_the_vocabulary_adds_no_workspace),
         cmocka_unit_test(arenas_are_within_five_percent_of_the_lower_bound),
+        cmocka_unit_test(a_part_starts_when_its_own_weights_are_there),
         cmocka_unit_test(wrong_placements_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

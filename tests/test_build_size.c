@@ -153,7 +153,9 @@ static void plans_take_no_more_than_measured(void **state) {
                             s.place.act_slots = acts;
                             s.place.interleave = mode && group == 1 && micros > 1;
                             s.place.early = mode && micros == 1;
-                            s.place.kept_layers = mode;
+                            for (int v = 0; v < OC_SAVED_COUNT; v++)
+                                s.place.kept[v] = mode && v != OC_SAVED_MID;
+                            s.place.kept_logits = mode;
                             check_measure(&s, &tightest);
                         }
         oc_model_close(m);

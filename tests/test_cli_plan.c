@@ -117,6 +117,35 @@ static void plan_train_and_eval_agree_to_the_byte(void **state) {
     assert_true(one.by_use[1][TEXT] > 0 && one.by_use[1][TEXT] < 1 << 20);
 }
 
+static long long count_in(const json_t *object, const char *key) {
+    return json_integer_value(json_object_get(object, key));
+}
+
+/* 2 layers, hidden 32, 4 heads of 8, 2 of keys and values: q, k, v and o of a layer are 32 x 32
+ * twice and 32 x 16 twice. */
+static void what_is_trained_is_counted_alike_everywhere(void **state) {
+    static const char options[] =
+        "--init m --seq-length 16 --data d.txt --train-only *.self_attn.*";
+    enum { TRAINED = 2 * (2 * 32 * 32 + 2 * 32 * 16) };
+    char line[512];
+    (void)state;
+    snprintf(line, sizeof line, "plan %s --json", options);
+    cli_expect(line, 0, "6144 of 32096 parameters are trained");
+    json_t *plan = json_loads(cli_run(line)->out, 0, NULL);
+    assert_int_equal(count_in(plan, "parameters"), 32096);
+    assert_int_equal(count_in(plan, "trained_parameters"), TRAINED);
+    json_decref(plan);
+    snprintf(line, sizeof line, "train %s --max-steps 1 --overwrite --output o", options);
+    cli_expect(line, 0, "6144 of 32096 parameters are trained");
+    json_t *run = json_load_file("o/run.json", 0, NULL), *of = json_object_get(run, "outcore");
+    assert_int_equal(count_in(of, "parameters"), 32096);
+    assert_int_equal(count_in(of, "trained_parameters"), TRAINED);
+    assert_int_equal(json_array_size(json_object_get(json_object_get(of, "options"), "train-only")),
+                     1);
+    json_decref(run);
+    cli_expect("train --config o/run.json --overwrite --output o", 0, "6144 of 32096");
+}
+
 /* The host arena is the same with data and without. */
 static void without_data_text_is_left_out_and_that_is_said(void **state) {
     static const char base[] = "--init big --seq-length 16 --micro-batch 2";
@@ -185,6 +214,8 @@ static void what_train_refuses_plan_refuses(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plan_train_and_eval_agree_to_the_byte, cli_setup,
+                                        cli_teardown),
+        cmocka_unit_test_setup_teardown(what_is_trained_is_counted_alike_everywhere, cli_setup,
                                         cli_teardown),
         cmocka_unit_test_setup_teardown(without_data_text_is_left_out_and_that_is_said, cli_setup,
                                         cli_teardown),

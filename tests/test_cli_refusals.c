@@ -58,6 +58,20 @@ static void options_that_are_not_meant_are_refused_by_name(void **state) {
     cli_expect("", 2, "outcore train");
 }
 
+static void tensors_that_are_not_there_are_not_frozen(void **state) {
+    (void)state;
+    static const row rows[] = {
+        {RUN "--freeze model.layer.0.*",
+         "--freeze: \"model.layer.0.*\"|did you mean \"model.layers.0."},
+        {RUN "--freeze *norm* *embed_token", "\"*embed_token\"|\"model.embed_tokens.weight\"?"},
+        {RUN "--train-only wte.weight", "--train-only: \"wte.weight\"|model.embed_tokens.weight"},
+        {RUN "--freeze model.* lm_head.weight", "--freeze|nothing is left to train"},
+        {RUN "--freeze *norm* --train-only *embed*", "--freeze and --train-only exclude"},
+        {"plan --init m --freeze *", "--freeze|nothing is left to train"},
+    };
+    REFUSE(rows);
+}
+
 static void what_comes_later_is_refused_by_name(void **state) {
     (void)state;
     static const row rows[] = {
@@ -377,6 +391,7 @@ static void budgets_that_are_too_small_say_what_fits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_that_are_not_meant_are_refused_by_name),
+        cmocka_unit_test(tensors_that_are_not_there_are_not_frozen),
         cmocka_unit_test(what_comes_later_is_refused_by_name),
         cmocka_unit_test(data_that_cannot_be_read_is_named_by_file_and_line),
         cmocka_unit_test(a_config_that_is_no_model_is_refused_with_its_key),

@@ -3,6 +3,7 @@
  * Expected values are the documented defaults of Hugging Face's Trainer and of DeepSpeed, written
  * out. */
 #include "config_case.h"
+#include "model/program.h"
 
 /* ---- sizes ---- */
 
@@ -71,6 +72,8 @@ static void defaults_are_those_of_the_contract(void **state) {
     assert_true(c->shuffle && c->packing && !c->has_dtype && !c->resume);
     assert_true(c->micro_batch == 8 && c->grad_accum == 1 && c->train_batch == 8);
     assert_true(c->device_memory == UINT64_MAX && c->host_memory == UINT64_MAX);
+    assert_true(c->resident_blocks == -1 && c->optimizer_ratio == 1);
+    assert_true(c->n_freeze == 0 && c->n_train_only == 0);
     oc_config_free(c);
 }
 
@@ -124,6 +127,11 @@ static void what_is_not_meant_is_refused_by_name(void **state) {
         {"--nvme-path /x", OC_E_UNSUPPORTED, "--nvme-path"},
         {"--temperature 1", OC_E_UNSUPPORTED, "--temperature"},
         {"--zero-stage 1", OC_E_INVALID, "--zero-stage"},
+        {"--optimizer-ratio 0.5", OC_E_INVALID, "--optimizer-ratio"},
+        {"--grad-accum 1048577", OC_E_INVALID, "--grad-accum: 1048577 is outside 1 to 1048576"},
+        {"--resident-blocks -1", OC_E_INVALID, "--resident-blocks: -1 is outside 0 to"},
+        {"--resident-blocks some", OC_E_INVALID, "--resident-blocks: \"some\""},
+        {"--freeze", OC_E_INVALID, "--freeze needs a value: PATTERN"},
         {"--fp16 --bf16 True", OC_E_INVALID, "--bf16 and --dtype fp16 contradict each other"},
         {"--bf16=yes", OC_E_INVALID, "\"yes\" is not true or false"},
         {"stray", OC_E_INVALID, "stray"},
@@ -139,6 +147,26 @@ static void what_is_not_meant_is_refused_by_name(void **state) {
     assert_int_equal(parse(&c, OC_CMD_PLAN, "generate --model m"), OC_E_UNSUPPORTED);
     assert_int_equal(parse(&c, OC_CMD_PLAN, "train --model m"), OC_OK);
     oc_config_free(c);
+}
+
+static void patterns_are_lists_and_blocks_may_stay_by_number(void **state) {
+    (void)state;
+    oc_config *c = parsed("--freeze *embed* model.layers.0.* --lr 1 --freeze=lm_head.weight "
+                          "--resident-blocks 0 --resident_blocks auto");
+    assert_true(c->n_freeze == 3 && strcmp(c->freeze[1], "model.layers.0.*") == 0);
+    assert_string_equal(c->freeze[2], "lm_head.weight");
+    assert_true(c->n_train_only == 0 && c->resident_blocks == -1);
+    oc_config_free(c);
+    static const oc_command commands[] = {OC_CMD_TRAIN, OC_CMD_PLAN, OC_CMD_EVAL, OC_CMD_GENERATE};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        assert_int_equal(parse(&c, commands[i], "--resident-blocks 0"), OC_OK);
+        assert_int_equal(c->resident_blocks, 0);
+        oc_config_free(c);
+    }
+    assert_int_equal(parse(&c, OC_CMD_PLAN, "--train-only *.self_attn.*"), OC_OK);
+    assert_int_equal(c->n_train_only, 1);
+    oc_config_free(c);
+    assert_int_equal(parse(&c, OC_CMD_EVAL, "--freeze x"), OC_E_INVALID);
 }
 
 /* A value that differs from the default, for any row of the table. */
@@ -219,7 +247,8 @@ static void a_full_deepspeed_file_sets_what_it_says(void **state) {
                   "\"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": false, \"typo\": 1},"
                   "\"zero_optimization\": {\"stage\": 3, \"overlap_comm\": true,"
                   "\"stage3_max_live_parameters\": 1e9,"
-                  "\"offload_param\": {\"device\": \"cpu\", \"pin_memory\": true}},"
+                  "\"offload_param\": {\"device\": \"cpu\", \"pin_memory\": true},"
+                  "\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.25}},"
                   "\"activation_checkpointing\": {\"cpu_checkpointing\": true},"
                   "\"wandb\": {\"enabled\": false, \"project\": \"x\"}}"),
         OC_OK);
@@ -231,8 +260,8 @@ static void a_full_deepspeed_file_sets_what_it_says(void **state) {
     assert_true(c->schedule.warmup_max_lr == 2e-4 && c->schedule.warmup_steps == 100);
     assert_true(c->schedule.total_steps == 500 && c->schedule.warmup_log);
     assert_true(c->has_dtype && c->dtype == OC_BF16 && c->zero_stage == 3);
-    assert_true(c->weights_home == OC_HOME_HOST && c->optimizer_home == OC_HOME_DEVICE);
-    assert_true(c->act_home == OC_HOME_HOST);
+    assert_true(c->weights_home == OC_HOME_HOST && c->optimizer_home == OC_HOME_HOST);
+    assert_true(c->act_home == OC_HOME_HOST && c->optimizer_ratio == 0.25);
     oc_config_free(c);
 }
 
@@ -286,6 +315,10 @@ static void a_wrong_file_is_refused_with_the_key_and_the_nearest(void **state) {
         {"{\"train_batch_size\": 1.5}", OC_E_INVALID, "train_batch_size"},
         {"{\"train_batch_size\": true}", OC_E_INVALID, "train_batch_size"},
         {"{\"train_batch_size\": 0}", OC_E_INVALID, "train_batch_size"},
+        {"{\"zero_optimization\": {\"offload_optimizer\": {\"ratio\": 1.5}}}", OC_E_INVALID,
+         "offload_optimizer.ratio"},
+        {"{\"zero_optimization\": {\"offload_optimizer\": {\"ratio\": -0.1}}}", OC_E_INVALID,
+         "outside 0 to 1"},
         {"[]", OC_E_INVALID, "top level"},
         {"{", OC_E_FORMAT, ""},
         {"{\"outcore\": {\"options\": {\"lrr\": 1}}}", OC_E_INVALID, "lrr"},
@@ -318,10 +351,13 @@ static void any_two_batch_values_give_the_third(void **state) {
         {"--train-batch 10 --micro-batch 2 --grad-accum 4", -1, 0, 0},
         {"--train-batch 10 --micro-batch 3", -1, 0, 0},
         {"--train-batch 10 --grad-accum 3", -1, 0, 0},
+        {"--grad-accum 1048576", 8388608, 8, 1048576},
+        {"--micro-batch 2 --train-batch 2097152", 2097152, 2, 1048576},
+        {"--micro-batch 2 --train-batch 2097154", -1, 0, 0},
         {"--micro-batch auto", 0, 0, 1},
         {"--micro-batch auto --train-batch 16", 16, 0, 0},
         {"--micro-batch auto --train-batch 16 --grad-accum 2", 16, 8, 2},
-        {"--micro-batch 999999999999999 --grad-accum 65536", -1, 0, 0},
+        {"--micro-batch 999999999999999 --grad-accum 1048576", -1, 0, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char line[256];
@@ -350,6 +386,10 @@ static void a_command_without_what_it_needs_is_refused(void **state) {
         {OC_CMD_TRAIN, "--model m --data d --output o --eval-every 5", "--eval-data"},
         {OC_CMD_TRAIN, "--model m --data d --output o --betas 1,0.9", "--betas"},
         {OC_CMD_TRAIN, "--model m --data d --output o --resume --overwrite", "exclude"},
+        {OC_CMD_TRAIN, "--model m --data d --output o --freeze a --train-only b",
+         "--freeze and --train-only exclude"},
+        {OC_CMD_TRAIN, "--model m --data d --output o --train-batch 2097153 --micro-batch 1",
+         "train-batch 2097153 is 2097153 micro-batches of 1, more than a step's 1048576"},
         {OC_CMD_EVAL, "--model m", "--data"},
         {OC_CMD_PLAN, "", "--model"},
         {OC_CMD_INSPECT, "--json", "PATH"},
@@ -370,6 +410,28 @@ static void a_command_without_what_it_needs_is_refused(void **state) {
     oc_config_free(c);
 }
 
+/* recompute takes a list of values beside its words, and writes it back. */
+static void what_is_made_again_may_be_listed(void **state) {
+    (void)state;
+    oc_config *a = parsed("--model m --data x --output o --recompute up,logits,qkv"), *b, *c;
+    assert_int_equal(a->recompute, OC_RECOMPUTE_LIST);
+    assert_int_equal(a->recompute_list, 1u << OC_SAVED_QKV | 1u << OC_SAVED_UP | 32u);
+    assert_int_equal(resolve(a), OC_OK);
+    assert_int_equal(oc_config_write(a, NULL, file_path, &error), OC_OK);
+    b = parsed("");
+    assert_int_equal(oc_config_read_deepspeed(b, file_path, 1, NULL, &error), OC_OK);
+    assert_int_equal(b->recompute, OC_RECOMPUTE_LIST);
+    assert_int_equal(b->recompute_list, a->recompute_list);
+    static const char *const wrong[] = {"--recompute ups", "--recompute up,,qkv",
+                                        "--recompute full,up", "--recompute=", "--recompute up,"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(parse(&c, OC_CMD_TRAIN, wrong[i]), OC_E_INVALID);
+        assert_non_null(strstr(error.message, "qkv, attention, mid, up, mlp, logits"));
+    }
+    oc_config_free(a);
+    oc_config_free(b);
+}
+
 static void run_json_reads_back_as_it_was(void **state) {
     (void)state;
     oc_config *a =
@@ -377,13 +439,14 @@ static void run_json_reads_back_as_it_was(void **state) {
                "--no-shuffle --micro-batch 3 --device-memory 1.5GiB --dtype bf16 "
                "--pace h2d=1.5GB/s --recompute full --threads 2 --seed 7 --keep 5 "
                "--optimizer sgd --clip-grad-norm 0 --weights-home host --max-steps 9 "
-               "--trace-size 3MiB --early-updates off --debug-async");
+               "--trace-size 3MiB --early-updates off --debug-async "
+               "--freeze *embed* lm_head.* --resident-blocks 4");
     assert_int_equal(read_json(a, "{\"fp16\": {\"enabled\": \"auto\", \"loss_scale\": 128},"
                                   "\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\": {"
                                   "\"total_num_steps\": 77, \"cos_min_ratio\": 0.1}}}"),
                      OC_OK);
     assert_int_equal(resolve(a), OC_OK);
-    assert_int_equal(oc_config_write(a, file_path, &error), OC_OK);
+    assert_int_equal(oc_config_write(a, NULL, file_path, &error), OC_OK);
     oc_config *b = parsed("");
     FILE *notes = notes_open();
     if (oc_config_read_deepspeed(b, file_path, 1, notes, &error) != OC_OK)
@@ -395,11 +458,16 @@ static void run_json_reads_back_as_it_was(void **state) {
     assert_true(b->lr == 1.1e-5 && b->n_data == 2 && strcmp(b->data[1], "y.jsonl") == 0);
     assert_true(!b->shuffle && b->packing && b->clip == 0 && b->loss_scale.static_scale == 128);
     assert_true(b->schedule.total_steps == 77 && b->schedule.cos_min_ratio == 0.1);
+    assert_true(b->n_freeze == 2 && strcmp(b->freeze[1], "lm_head.*") == 0);
+    assert_true(b->resident_blocks == 4);
     assert_true(b->trace_bytes == 3 << 20 && b->early_updates == OC_EARLY_OFF && b->debug_async);
     oc_config_free(b);
-    b = parsed("--lr 2 --data z");
+    b = parsed("--lr 2 --data z --train-only *norm*");
     assert_int_equal(oc_config_read_deepspeed(b, file_path, 1, NULL, &error), OC_OK);
     assert_true(b->lr == 2 && b->n_data == 1 && b->max_steps == 9);
+    assert_int_equal(resolve(b), OC_OK);
+    assert_non_null(strstr(notes_text, "--train-only overrides the file's freeze\n"));
+    assert_true(b->n_freeze == 0 && b->n_train_only == 1);
     oc_config_free(a);
     oc_config_free(b);
 }
@@ -410,7 +478,7 @@ static void a_flag_beats_what_run_json_says_by_another_name(void **state) {
                           "--quiet");
     assert_int_equal(resolve(a), OC_OK);
     assert_int_equal(a->train_batch, 3);
-    assert_int_equal(oc_config_write(a, file_path, &error), OC_OK);
+    assert_int_equal(oc_config_write(a, NULL, file_path, &error), OC_OK);
     oc_config *b = parsed("--model m --epochs 2 --micro-batch 5");
     assert_int_equal(oc_config_read_deepspeed(b, file_path, 1, NULL, &error), OC_OK);
     FILE *notes = notes_open();
@@ -557,12 +625,14 @@ int main(void) {
         cmocka_unit_test(defaults_are_those_of_the_contract),
         cmocka_unit_test(flags_take_hugging_face_names_and_say_the_canonical_one),
         cmocka_unit_test(what_is_not_meant_is_refused_by_name),
+        cmocka_unit_test(patterns_are_lists_and_blocks_may_stay_by_number),
         cmocka_unit_test(every_option_changes_the_configuration_or_is_refused),
         cmocka_unit_test(a_full_deepspeed_file_sets_what_it_says),
         cmocka_unit_test(one_line_lists_keys_without_effect_and_flags_win),
         cmocka_unit_test(a_wrong_file_is_refused_with_the_key_and_the_nearest),
         cmocka_unit_test(any_two_batch_values_give_the_third),
         cmocka_unit_test(a_command_without_what_it_needs_is_refused),
+        cmocka_unit_test(what_is_made_again_may_be_listed),
         cmocka_unit_test(run_json_reads_back_as_it_was),
         cmocka_unit_test(a_flag_beats_what_run_json_says_by_another_name),
         cmocka_unit_test(a_flag_for_the_warmup_beats_the_file),

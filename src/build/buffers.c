@@ -28,13 +28,10 @@ static uint64_t piece_bytes(const build *b, uint64_t width) {
     return b->spec->place.piece_elements * width;
 }
 
-static oc_tier home_tier(const build *b) {
-    return b->spec->place.resident ? b->spec->place.compute : OC_TIER_HOST;
+/* Where the gradient of the embedding's and the positions' rows goes. */
+static oc_tier rows_tier(const build *b) {
+    return oc_build_homes(b->spec, (uint32_t)b->spec->model->first_table).optimizer;
 }
-
-/* States at home on a device of their own are updated there, and what that reads is copied there.
- */
-static bool home_away(const build *b) { return home_tier(b) != OC_TIER_HOST; }
 
 /* ---- homes ---- */
 
@@ -44,12 +41,13 @@ static const char *block_name(const char *state, const oc_block *x, char *buf, s
     return buf;
 }
 
-static oc_buffer_id home(build *b, const char *state, uint32_t block, oc_use use, oc_what what) {
+static oc_buffer_id home(build *b, const char *state, uint32_t block, oc_tier tier, oc_use use,
+                         oc_what what) {
     const oc_block *x = &b->spec->model->blocks[block];
     oc_value v = oc_state_value(b->spec, what, block, 0);
     uint64_t width = oc_format_bits((oc_format)v.format) / 8;
     char name[24];
-    return buffer(b, block_name(state, x, name, sizeof name), home_tier(b), use, OC_LIFE_CARRIED,
+    return buffer(b, block_name(state, x, name, sizeof name), tier, use, OC_LIFE_CARRIED,
                   x->elements * width, piece_bytes(b, width), v);
 }
 
@@ -68,30 +66,40 @@ static oc_buffer_id grad_home(build *b, uint32_t block) {
     uint64_t width = oc_dtype_bytes(oc_build_grad_dtype(s, (int32_t)block));
     char name[24];
     if (!oc_build_has_grad_home(s, block)) return OC_NO_BUFFER;
-    return buffer(b, block_name("grad", x, name, sizeof name), home_tier(b), OC_USE_GRADIENTS,
-                  OC_LIFE_TRANSIENT, x->elements * width, piece_bytes(b, width), none);
+    return buffer(b, block_name("grad", x, name, sizeof name), oc_build_homes(s, block).optimizer,
+                  OC_USE_GRADIENTS, OC_LIFE_TRANSIENT, x->elements * width, piece_bytes(b, width),
+                  none);
 }
 
 static void train_homes(build *b, uint32_t i) {
     const oc_build_spec *s = b->spec;
     oc_build_ids *d = b->ids;
-    d->master[i] =
-        s->dtype == OC_F32 ? d->weight[i] : home(b, "master", i, OC_USE_MASTER, OC_V_MASTER);
-    if (s->has_m) d->m[i] = home(b, "m", i, OC_USE_MOMENTS, OC_V_M);
-    if (s->has_v) d->v[i] = home(b, "v", i, OC_USE_MOMENTS, OC_V_V);
+    oc_tier tier = oc_build_homes(s, i).optimizer;
+    bool one = s->dtype == OC_F32 && !oc_build_publishes(s, i);
+    for (int k = 0; k < STATE_ROWS; k++) {
+        const state_row *r = &oc_state_rows[k];
+        oc_buffer_id *id = &oc_state_ids(d, r)[i];
+        if (k == 0 && one)
+            *id = d->weight[i];
+        else if (r->kept(s))
+            *id = home(b, r->name, i, tier, r->use, r->what);
+    }
     d->grad[i] = grad_home(b, i);
     b->partials[i] = partial(b, "norm", i, OC_TIER_HOST);
-    if (home_away(b)) b->device_partials[i] = partial(b, "norm.dev", i, home_tier(b));
+    if (tier != OC_TIER_HOST) b->device_partials[i] = partial(b, "norm.dev", i, tier);
 }
 
 static void homes(build *b) {
     const oc_build_spec *s = b->spec;
     oc_build_ids *d = b->ids;
     for (uint32_t i = 0; i < (uint32_t)s->model->n_blocks; i++) {
-        d->grad[i] = d->master[i] = d->m[i] = d->v[i] = OC_NO_BUFFER;
-        b->device_partials[i] = OC_NO_BUFFER;
-        d->weight[i] = home(b, "weight", i, OC_USE_WEIGHTS, OC_V_WEIGHT);
-        if (s->train) train_homes(b, i);
+        d->grad[i] = OC_NO_BUFFER;
+        for (int k = 0; k < STATE_ROWS; k++)
+            oc_state_ids(d, &oc_state_rows[k])[i] = OC_NO_BUFFER;
+        b->partials[i] = b->device_partials[i] = OC_NO_BUFFER;
+        oc_tier tier = oc_build_homes(s, i).weight;
+        d->weight[i] = home(b, "weight", i, tier, OC_USE_WEIGHTS, OC_V_WEIGHT);
+        if (s->train && oc_build_trains(s, i)) train_homes(b, i);
     }
     uint64_t table = 4 * (uint64_t)s->model->n_inv_freq;
     d->table = table ? buffer(b, "table", s->place.compute, OC_USE_WEIGHTS, OC_LIFE_CARRIED, table,
@@ -101,16 +109,33 @@ static void homes(build *b) {
 
 /* ---- slots ---- */
 
-/* Blocks that a compute op reads whole, and so pass through slots. */
-static uint64_t largest_moved(const oc_build_spec *s) {
+/* Of the blocks that a compute op reads whole, the largest for which something holds: their weights
+ * pass through slots, their gradients through slabs. */
+static uint64_t largest(const oc_build_spec *s, bool (*is)(const oc_build_spec *, uint32_t)) {
     const oc_model *m = s->model;
     uint64_t most = 0;
     for (int32_t i = 0; i < m->n_blocks; i++) {
         bool table = m->blocks[i].kind == OC_BLOCK_TABLE && !m->tied;
-        if (table || m->blocks[i].kind == OC_BLOCK_POSITION) continue;
+        if (table || m->blocks[i].kind == OC_BLOCK_POSITION || !is(s, (uint32_t)i)) continue;
         most = oc_max_u64(most, m->blocks[i].elements);
     }
     return most;
+}
+
+/* New weights on their way from a tier, a piece at a time. */
+static void publish_stages(build *b) {
+    const oc_build_spec *s = b->spec;
+    uint64_t width = oc_dtype_bytes(s->dtype), most[OC_TIER_COUNT] = {0};
+    for (uint32_t i = 0; s->train && i < (uint32_t)s->model->n_blocks; i++) {
+        if (!oc_build_publishes(s, i)) continue;
+        uint64_t *x = &most[oc_build_homes(s, i).optimizer];
+        *x = oc_max_u64(*x, s->model->blocks[i].elements * width);
+    }
+    for (int t = 0; t < OC_TIER_COUNT; t++)
+        for (int32_t k = 0; most[t] && k < PUBLISH_STAGES; k++)
+            b->published[k][t] =
+                transient(b, t == OC_TIER_HOST ? "new" : "new.dev", k, (oc_tier)t, OC_USE_STAGING,
+                          oc_min_u64(piece_bytes(b, width), most[t]), piece_bytes(b, width));
 }
 
 /* Early: of those whose rows have no gradient at home. */
@@ -119,7 +144,7 @@ static uint64_t largest_row_block(const oc_build_spec *s) {
     uint64_t most = 0;
     for (int32_t i = 0; i < m->n_blocks; i++) {
         bool rows = m->blocks[i].kind == OC_BLOCK_TABLE || m->blocks[i].kind == OC_BLOCK_POSITION;
-        if (rows && !oc_build_has_grad_home(s, (uint32_t)i))
+        if (rows && oc_build_trains(s, (uint32_t)i) && !oc_build_has_grad_home(s, (uint32_t)i))
             most = oc_max_u64(most, m->blocks[i].elements);
     }
     return most;
@@ -132,22 +157,42 @@ static void stages(build *b, uint64_t most, uint64_t piece) {
             transient(b, "stage", (int32_t)i, OC_TIER_HOST, OC_USE_STAGING, bytes, piece);
 }
 
+/* Of what comes over the host: a run of a transfer each. */
+static void route_stops(build *b, uint64_t piece) {
+    const oc_build_spec *s = b->spec;
+    uint64_t width = oc_dtype_bytes(s->dtype), most = largest(s, oc_build_stops_over) * width;
+    if (!oc_build_any(s, oc_build_stops_over)) return;
+    for (int32_t i = 0; i < ROUTE_STOPS; i++)
+        b->stops[i] = transient(b, "stop", i, OC_TIER_HOST, OC_USE_STAGING,
+                                oc_min_u64(piece * oc_build_fetch_run(s), most), piece);
+}
+
+static void weight_slots(build *b, uint64_t piece) {
+    static const char *const names[SIZE_CLASSES] = {"W", "WS", "WT"}; /* large, small, tiny */
+    const oc_build_spec *s = b->spec;
+    for (int k = 0; k < SIZE_CLASSES; k++) {
+        uint64_t elements;
+        int32_t n = oc_weights_slots(b, k, &elements);
+        for (int32_t i = 0; i < n; i++)
+            b->weights[k].slots[i] = transient(b, names[k], i, s->place.compute, OC_USE_WEIGHTS,
+                                               elements * oc_dtype_bytes(s->dtype), piece);
+    }
+}
+
 static void pools(build *b) {
     const oc_build_spec *s = b->spec;
     const oc_placement *p = &s->place;
-    uint64_t width = oc_dtype_bytes(s->dtype), most = largest_moved(s) * width;
-    uint64_t piece = piece_bytes(b, width);
-    for (int32_t i = 0; !p->resident && i < p->slots; i++)
-        b->weights.slots[i] = transient(b, "W", i, p->compute, OC_USE_WEIGHTS, most, piece);
-    uint64_t norm = s->model->blocks[s->model->final_norm_block].elements * width;
-    if (!p->resident)
-        b->norm_slot = transient(b, "WN", -1, p->compute, OC_USE_WEIGHTS, norm, piece);
+    uint64_t width = oc_dtype_bytes(s->dtype), piece = piece_bytes(b, width);
+    uint64_t slab = largest(s, oc_build_trains) * width;
+    weight_slots(b, piece);
     for (int32_t i = 0; s->train && i < p->slabs; i++)
-        b->slabs[i] = transient(b, "G", i, p->compute, OC_USE_GRADIENTS, most, piece);
-    if (s->train && !p->resident) stages(b, most, piece);
+        b->slabs[i] = transient(b, "G", i, p->compute, OC_USE_GRADIENTS, slab, piece);
+    if (s->train && oc_build_any(s, oc_build_retires)) stages(b, slab, piece);
+    publish_stages(b);
+    route_stops(b, piece);
     uint64_t rows = s->train && p->early ? largest_row_block(s) : 0;
     if (rows)
-        b->row_grads = transient(b, "rowgrad", -1, home_tier(b), OC_USE_GRADIENTS, 4 * rows,
+        b->row_grads = transient(b, "rowgrad", -1, rows_tier(b), OC_USE_GRADIENTS, 4 * rows,
                                  piece_bytes(b, 4));
 }
 
@@ -158,7 +203,7 @@ static void pools(build *b) {
 static void row_gradients(build *b) {
     const oc_build_spec *s = b->spec;
     const oc_model *m = s->model;
-    oc_tier tier = home_tier(b);
+    oc_tier tier = rows_tier(b);
     uint64_t tokens = (uint64_t)(s->batch * s->seq), width = oc_dtype_bytes(s->dtype);
     uint64_t n = (uint64_t)oc_build_order_micros(s);
     b->row_bytes = tokens * (uint64_t)m->embed_dim * width;
@@ -173,24 +218,53 @@ static void row_gradients(build *b) {
                                   b->position_bytes);
 }
 
+enum { WORK_GROUP = 1, ROW_GROUP = 2 };
+
+/* Where activations pass through slots, memory of their size is scarce: rows are in use before the
+ * first layer's forward, and d from the last one's backward on, so that one place serves both. A
+ * front block's backward has rows and d together, and a turn fetches rows beside a backward. */
+static uint32_t row_group(const oc_build_spec *s) {
+    bool scarce = s->train && s->place.act_slots > 0;
+    return scarce && !s->place.interleave && s->model->front_block < 0 ? ROW_GROUP : 0;
+}
+
+static void rows_and_gradients(build *b) {
+    const oc_build_spec *s = b->spec;
+    const oc_build_sizes *z = &s->sizes;
+    const oc_buffer_life life = OC_LIFE_TRANSIENT;
+    oc_tier tier = s->place.compute;
+    for (int32_t g = 0; s->train && g < oc_build_sets(s); g++) {
+        char name[24];
+        (void)snprintf(name, sizeof name, "d%d", g);
+        b->ds[g] = oc_plan_buffer(b->pb, name, tier, OC_USE_ACTIVATIONS, life, z->act_bytes, 0,
+                                  g ? 0 : row_group(s), none);
+    }
+    b->rows = oc_plan_buffer(b->pb, "rows", tier, OC_USE_ACTIVATIONS, life, z->row_bytes, 0,
+                             row_group(s), none);
+}
+
+/* From forward to backward, of each micro-batch that is on its way. */
+static void kept(build *b, oc_saved v) {
+    const oc_build_spec *s = b->spec;
+    int32_t n = oc_build_kept(s, v) * oc_build_sets(s);
+    for (int32_t i = 0; i < n; i++)
+        b->saved[v][i] = transient(b, oc_saved_name(v), i, s->place.compute, OC_USE_ACTIVATIONS,
+                                   s->sizes.saved_bytes[v], 0);
+}
+
 static void activations(build *b) {
     const oc_build_spec *s = b->spec;
     const oc_placement *p = &s->place;
     int32_t layers = s->model->n_layers, acts = layers + 1;
     oc_tier home = p->act_slots ? OC_TIER_HOST : p->compute;
     const oc_use use = OC_USE_ACTIVATIONS;
-    for (int32_t g = 0; g < oc_build_sets(s); g++) {
-        for (int32_t l = 0; l < acts; l++)
-            b->acts[g * acts + l] =
-                transient(b, "act", g * acts + l, home, use, s->sizes.act_bytes, 0);
-        for (int32_t l = 0; s->train && l < p->kept_layers; l++)
-            b->saves[g * p->kept_layers + l] = transient(b, "save", g * p->kept_layers + l,
-                                                         p->compute, use, s->sizes.save_bytes, 0);
-        if (s->train) b->ds[g] = transient(b, "d", g, p->compute, use, s->sizes.act_bytes, 0);
-    }
+    for (int32_t i = 0; i < oc_build_sets(s) * acts; i++)
+        b->acts[i] = transient(b, "act", i, home, use, s->sizes.act_bytes, 0);
+    for (int v = 0; v < OC_SAVED_COUNT; v++)
+        kept(b, (oc_saved)v);
     for (int32_t i = 0; i < p->act_slots; i++)
         b->act_slots.slots[i] = transient(b, "A", i, p->compute, use, s->sizes.act_bytes, 0);
-    b->rows = transient(b, "rows", -1, p->compute, use, s->sizes.row_bytes, 0);
+    rows_and_gradients(b);
     if (s->model->position_block >= 0)
         b->position_rows = transient(b, "positions", -1, p->compute, use, s->sizes.act_bytes, 0);
     if (s->train) row_gradients(b);
@@ -198,35 +272,73 @@ static void activations(build *b) {
 
 /* ---- workspace ---- */
 
-/* A layer's work and the head's never live at the same time: one group. */
+/* In the group of layers' work and the head's, which never live at the same time. */
+static oc_buffer_id shared(build *b, const char *name, int32_t i, oc_use use, uint64_t bytes,
+                           oc_buffer_id before) {
+    char text[24];
+    if (i < 0)
+        (void)snprintf(text, sizeof text, "%s", name);
+    else
+        (void)snprintf(text, sizeof text, "%s%d", name, i);
+    oc_buffer_id id = oc_plan_buffer(b->pb, text, b->spec->place.compute, use, OC_LIFE_TRANSIENT,
+                                     bytes, 0, WORK_GROUP, none);
+    if (before != OC_NO_BUFFER) oc_plan_place_after(b->pb, id, before);
+    return id;
+}
+
+/* Whether a value needs a place in layers that do not keep it: all that parts pass on do, and what
+ * a backward reads; UP does not. */
+static bool needs_scratch(const oc_build_spec *s, oc_saved v) {
+    bool all = oc_build_kept(s, v) == s->model->n_layers;
+    if (v == OC_SAVED_UP) return false;
+    if (v == OC_SAVED_MLP)
+        return s->train && !all && oc_program_backward_reads(&s->model->decoder, v);
+    return !all || s->with_eval;
+}
+
+/* Layers that do not keep a value are done before the first that does makes it, and start again
+ * after it was used: they borrow its place. */
+static void layer_work(build *b) {
+    const oc_build_spec *s = b->spec;
+    b->work = shared(b, "work", -1, OC_USE_WORKSPACE, s->sizes.work_bytes, OC_NO_BUFFER);
+    oc_buffer_id before = b->work;
+    for (int v = 0; v < OC_SAVED_COUNT; v++) {
+        char name[24];
+        b->saved_scratch[v] = OC_NO_BUFFER;
+        if (!needs_scratch(s, (oc_saved)v)) continue;
+        if (oc_build_kept(s, (oc_saved)v) > 0 && !s->place.interleave) {
+            b->saved_scratch[v] = b->saved[v][0];
+            continue;
+        }
+        (void)snprintf(name, sizeof name, "%s.again", oc_saved_name((oc_saved)v));
+        before = b->saved_scratch[v] =
+            shared(b, name, -1, OC_USE_WORKSPACE, s->sizes.saved_bytes[v], before);
+    }
+}
+
+/* Logits live between the head's forward and its backward, when no layer works. */
+static void head_work(build *b) {
+    const oc_build_spec *s = b->spec;
+    const oc_model *m = s->model;
+    int32_t sets = oc_build_sets(s), logits = s->train ? s->place.kept_logits : 0;
+    b->head_work = shared(b, "head", -1, OC_USE_WORKSPACE, s->sizes.head_work_bytes, OC_NO_BUFFER);
+    oc_buffer_id before = b->head_work;
+    for (int32_t g = 0; g < sets; g++)
+        before = b->states[g] =
+            shared(b, "state", g, OC_USE_WORKSPACE, s->sizes.head_state_bytes, before);
+    for (int32_t i = 0; i < (s->place.interleave ? 1 : sets) * logits; i++) {
+        int64_t rows = m->blocks[m->first_head + m->n_head - logits + i % logits].rows;
+        before = b->logits[i] =
+            shared(b, "logits", i, OC_USE_ACTIVATIONS, oc_build_logits_bytes(s, rows), before);
+    }
+}
+
 static void workspace(build *b) {
     const oc_build_spec *s = b->spec;
-    oc_tier tier = s->place.compute;
-    enum { GROUP = 1 };
-    const oc_use use = OC_USE_WORKSPACE;
-    const oc_buffer_life t = OC_LIFE_TRANSIENT;
-    b->work = oc_plan_buffer(b->pb, "work", tier, use, t, s->sizes.work_bytes, 0, GROUP, none);
-    /* Layers that recompute are done before the first kept layer saves, and start after it was
-     * used: they borrow its place. */
-    if (s->train && s->place.kept_layers > 0 && !s->place.interleave) {
-        b->save_scratch = b->saves[0];
-    } else {
-        b->save_scratch =
-            oc_plan_buffer(b->pb, "recompute", tier, use, t, s->sizes.save_bytes, 0, GROUP, none);
-        oc_plan_place_after(b->pb, b->save_scratch, b->work);
-    }
-    b->head_work =
-        oc_plan_buffer(b->pb, "head", tier, use, t, s->sizes.head_work_bytes, 0, GROUP, none);
-    oc_buffer_id before = b->head_work;
-    for (int32_t g = 0; g < oc_build_sets(s); g++) {
-        char name[24];
-        (void)snprintf(name, sizeof name, "state%d", g);
-        b->states[g] =
-            oc_plan_buffer(b->pb, name, tier, use, t, s->sizes.head_state_bytes, 0, GROUP, none);
-        oc_plan_place_after(b->pb, b->states[g], before);
-        before = b->states[g];
-    }
-    b->ids->scratch = transient(b, "scratch", -1, tier, use, s->sizes.scratch_bytes, 0);
+    layer_work(b);
+    head_work(b);
+    b->ids->scratch =
+        transient(b, "scratch", -1, s->place.compute, OC_USE_WORKSPACE, s->sizes.scratch_bytes, 0);
 }
 
 /* ---- cells ---- */
@@ -253,8 +365,9 @@ static void train_cells(build *b) {
     d->carry = cell(b, "carry", OC_LIFE_CARRIED, sizeof(oc_carry_cell), 0,
                     oc_value_of(OC_V_CARRY, 0, 0, 0));
     b->loss = cell(b, "loss", OC_LIFE_TRANSIENT, sizeof(double), 0, none);
-    b->order_copy = copied(b, "order.dev", home_away(b), order, 0);
-    b->scalars_copy = copied(b, "scalars.dev", home_away(b), sizeof(oc_update_scalars), 0);
+    b->order_copy = copied(b, "order.dev", rows_tier(b) != OC_TIER_HOST, order, 0);
+    b->scalars_copy = copied(b, "scalars.dev", oc_build_any(s, oc_build_updates_there),
+                             sizeof(oc_update_scalars), 0);
     b->scale_copy = copied(b, "scale.dev", oc_build_away(b), 64, 0);
 }
 

@@ -23,7 +23,8 @@ int32_t oc_build_eval_micros(const oc_build_spec *s) {
 }
 
 bool oc_build_rows_late(const oc_build_spec *s) {
-    return s->model->tied && s->micros > s->place.group;
+    return s->model->tied && s->micros > s->place.group &&
+           oc_build_trains(s, (uint32_t)s->model->first_table);
 }
 
 int32_t oc_build_order_micros(const oc_build_spec *s) {
@@ -40,6 +41,30 @@ uint64_t oc_build_run_bytes(const build *b, uint32_t block, uint32_t k, uint32_t
     uint64_t piece = b->spec->place.piece_elements;
     uint64_t elements = b->spec->model->blocks[block].elements;
     return oc_min_u64(n * piece, elements - k * piece) * width;
+}
+
+piece_run oc_build_part_run(const oc_build_spec *s, oc_part p) {
+    uint64_t piece = s->place.piece_elements, lo, end;
+    oc_program_part_span(s->model, &s->model->blocks[s->model->first_layer], p, &lo, &end);
+    piece_run r = {.first = (uint32_t)(lo / piece)};
+    r.count = (uint32_t)oc_ceil_div(end, piece) - r.first;
+    return r;
+}
+
+int32_t oc_build_kept(const oc_build_spec *s, oc_saved v) {
+    bool reads = s->train && oc_program_backward_reads(&s->model->decoder, v);
+    return reads ? s->place.kept[v] : 0;
+}
+
+uint64_t oc_build_logits_bytes(const oc_build_spec *s, int64_t rows) {
+    return oc_align_up((uint64_t)(s->batch * s->seq) * (uint64_t)rows * sizeof(float), 64);
+}
+
+bool oc_build_keeps_logits(const oc_build_spec *s, uint32_t block, uint32_t *index) {
+    const oc_model *m = s->model;
+    int32_t first = m->first_head + m->n_head - s->place.kept_logits;
+    *index = (uint32_t)((int32_t)block - first);
+    return (int32_t)block >= first;
 }
 
 static uint32_t run_of(const oc_build_spec *s, uint64_t bytes) {
@@ -112,16 +137,20 @@ oc_turn oc_build_turn(const oc_build_spec *s, const oc_plan_set *set, int32_t li
 /* ---- life of a build ---- */
 
 static void release(build *b) {
-    oc_slots_close(&b->weights);
+    for (int k = 0; k < SIZE_CLASSES; k++)
+        oc_slots_close(&b->weights[k]);
     oc_slots_close(&b->act_slots);
     for (int k = 0; k < MAX_KINDS; k++)
-        free(b->starts[k].content);
+        for (int c = 0; c < SIZE_CLASSES; c++)
+            free(b->starts[k].content[c]);
     free(b->slabs);
     free(b->stages);
     free(b->partials);
     free(b->device_partials);
     free(b->acts);
-    free(b->saves);
+    for (int v = 0; v < OC_SAVED_COUNT; v++)
+        free(b->saved[v]);
+    free(b->logits);
     free(b->states);
     free(b->ds);
     free(b->head_stage);
@@ -138,17 +167,22 @@ static void *words(build *b, int64_t n) {
  * hand and the one before it; the activation at hand. */
 enum { WEIGHTS_APART = 2, ACTS_APART = 1 };
 
+static void allocate_weight_slots(build *b, int size_class) {
+    const oc_build_spec *s = b->spec;
+    uint64_t elements;
+    int32_t n = oc_weights_slots(b, size_class, &elements);
+    uint32_t apart = WEIGHTS_APART * (uint32_t)oc_build_sets(s); /* each serves a group in a row */
+    if (!oc_slots_open(&b->weights[size_class], n, s->model->n_blocks, apart)) b->failed = true;
+    for (int k = 0; k < MAX_KINDS; k++)
+        b->starts[k].content[size_class] = words(b, n);
+}
+
 static void allocate_slots(build *b) {
     const oc_build_spec *s = b->spec;
-    const oc_placement *p = &s->place;
     int64_t acts = oc_build_sets(s) * ((int64_t)s->model->n_layers + 1);
-    int32_t n = p->resident ? 0 : p->slots;
-    uint32_t apart = WEIGHTS_APART * (uint32_t)oc_build_sets(s); /* each serves a group in a row */
-    if (!oc_slots_open(&b->weights, n, s->model->n_blocks, apart) ||
-        !oc_slots_open(&b->act_slots, p->act_slots, acts, ACTS_APART))
-        b->failed = true;
-    for (int k = 0; k < MAX_KINDS; k++)
-        b->starts[k].content = words(b, n);
+    for (int k = 0; k < SIZE_CLASSES; k++)
+        allocate_weight_slots(b, k);
+    if (!oc_slots_open(&b->act_slots, s->place.act_slots, acts, ACTS_APART)) b->failed = true;
 }
 
 static void allocate(build *b) {
@@ -162,7 +196,9 @@ static void allocate(build *b) {
     b->partials = words(b, blocks);
     b->device_partials = words(b, blocks);
     b->acts = words(b, sets * (layers + 1));
-    b->saves = words(b, sets * p->kept_layers);
+    for (int v = 0; v < OC_SAVED_COUNT; v++)
+        b->saved[v] = words(b, sets * oc_build_kept(s, (oc_saved)v));
+    b->logits = words(b, sets * p->kept_logits);
     b->states = words(b, sets);
     b->ds = words(b, sets);
     b->head_stage = words(b, sets);
@@ -171,6 +207,38 @@ static void allocate(build *b) {
     b->ids->master = words(b, blocks);
     b->ids->m = words(b, blocks);
     b->ids->v = words(b, blocks);
+}
+
+/* States are where something reaches them, and the rows of an embedding come from one place. */
+static oc_status check_homes(const oc_build_spec *s, oc_error *err) {
+    const oc_model *m = s->model;
+    oc_block_homes rows = oc_build_homes(s, (uint32_t)m->first_table);
+    for (uint32_t i = 0; i < (uint32_t)m->n_blocks; i++) {
+        oc_block_homes h = oc_build_homes(s, i);
+        bool by_row = m->blocks[i].kind == OC_BLOCK_POSITION || m->blocks[i].kind == OC_BLOCK_TABLE;
+        bool fetched = !by_row || oc_route_is_direct(h.weight, s->place.compute);
+        bool updated = h.optimizer == OC_TIER_HOST || h.optimizer == s->place.compute;
+        bool published = h.frozen || oc_route_is_direct(h.optimizer, h.weight);
+        if (!fetched || !updated || !published)
+            return oc_fail(err, OC_E_INVALID, "block %u has a home on a tier without a route", i);
+        bool table = m->blocks[i].kind == OC_BLOCK_TABLE, same = h.weight == rows.weight;
+        if (m->blocks[i].kind != OC_BLOCK_POSITION && !table) continue;
+        if (!same || h.optimizer != rows.optimizer || (table && h.frozen != rows.frozen))
+            return oc_fail(err, OC_E_INVALID, "the rows of the embeddings have one home");
+    }
+    return OC_OK;
+}
+
+static oc_status check_kept(const oc_build_spec *s, oc_error *err) {
+    const oc_placement *p = &s->place;
+    for (int v = 0; v < OC_SAVED_COUNT; v++)
+        if (p->kept[v] < 0 || p->kept[v] > s->model->n_layers)
+            return oc_fail(err, OC_E_INVALID, "the model has %d layers, not %d to keep %s in",
+                           s->model->n_layers, p->kept[v], oc_saved_name((oc_saved)v));
+    if (p->kept_logits < 0 || p->kept_logits > s->model->n_head)
+        return oc_fail(err, OC_E_INVALID, "the head has %d chunks, not %d to keep logits of",
+                       s->model->n_head, p->kept_logits);
+    return OC_OK;
 }
 
 static oc_status check(const oc_build_spec *s, oc_error *err) {
@@ -196,10 +264,12 @@ static oc_status check(const oc_build_spec *s, oc_error *err) {
     if (p->early && s->micros != 1)
         return oc_fail(err, OC_E_INVALID, "early updates take one micro-batch a step, not %d",
                        s->micros);
-    if (p->kept_layers < 0 || p->kept_layers > s->model->n_layers)
-        return oc_fail(err, OC_E_INVALID, "the model has %d layers, not %d to keep",
-                       s->model->n_layers, p->kept_layers);
-    if ((!p->resident && p->slots < 1) || p->slabs < 1 || p->act_slots < 0 || p->act_slots == 1)
+    OC_TRY(check_kept(s, err));
+    OC_TRY(check_homes(s, err));
+    if (s->train && !oc_build_any(s, oc_build_trains))
+        return oc_fail(err, OC_E_INVALID, "every block is frozen: there is nothing to train");
+    if ((oc_build_any(s, oc_build_streams) && p->slots < 1) || p->slabs < 1 || p->act_slots < 0 ||
+        p->act_slots == 1)
         return oc_fail(err, OC_E_INVALID,
                        "at least 1 weight slot, 1 gradient slab, and 0 or 2 and "
                        "more activation slots are needed");
@@ -217,6 +287,10 @@ static oc_status open_build(build *b, const oc_build_spec *spec, oc_build_ids *i
     b->ids = ids;
     OC_TRY(check(spec, err));
     OC_TRY(oc_plan_builder_new(&b->pb, err));
+    b->largest_moved = oc_weights_largest(spec);
+    b->lowest = oc_build_lowest(spec);
+    for (int p = 0; p < OC_PART_COUNT; p++)
+        b->parts[p] = oc_build_part_run(spec, (oc_part)p);
     allocate(b);
     if (b->failed) return no_memory(err);
     oc_build_buffers(b);
@@ -259,12 +333,19 @@ void oc_build_ids_release(oc_build_ids *ids) {
  * the plans before it. */
 enum { WAITS_PER_OP = 3 };
 
+static oc_status lay_out(build *b, oc_build_bytes *out, oc_error *err) {
+    memset(out, 0, sizeof *out);
+    return oc_plan_layout(b->pb, out->arena, out->use, err);
+}
+
 static oc_status measure(build *b, oc_build_bytes *out, oc_error *err) {
-    OC_TRY(oc_plan_layout(b->pb, out->arena, out->use, err));
+    OC_TRY(lay_out(b, out, err));
     b->counting = true;
     oc_sets_settle(b);
     b->n_ops = b->n_accesses = 0;
+    memset(b->lanes, 0, sizeof b->lanes);
     oc_sets_emit(b);
+    memcpy(out->step, b->lanes, sizeof out->step);
     if (b->failed) return no_memory(err);
     out->plan = oc_plan_builder_bytes(b->pb) +
                 b->n_ops * (sizeof(oc_op) + WAITS_PER_OP * sizeof(oc_wait)) +
@@ -272,14 +353,25 @@ static oc_status measure(build *b, oc_build_bytes *out, oc_error *err) {
     return OC_OK;
 }
 
-oc_status oc_build_measure(const oc_build_spec *spec, oc_build_bytes *out, oc_error *err) {
+typedef oc_status question_fn(build *b, oc_build_bytes *out, oc_error *err);
+
+static oc_status ask(question_fn *fn, const oc_build_spec *spec, oc_build_bytes *out,
+                     oc_error *err) {
     build *b = malloc(sizeof *b);
     oc_build_ids ids;
     if (!b) return no_memory(err);
     oc_status st = open_build(b, spec, &ids, err);
-    if (st == OC_OK) st = measure(b, out, err);
+    if (st == OC_OK) st = fn(b, out, err);
     release(b);
     free(b);
     oc_build_ids_release(&ids);
     return st;
+}
+
+oc_status oc_build_measure(const oc_build_spec *spec, oc_build_bytes *out, oc_error *err) {
+    return ask(measure, spec, out, err);
+}
+
+oc_status oc_build_layout(const oc_build_spec *spec, oc_build_bytes *out, oc_error *err) {
+    return ask(lay_out, spec, out, err);
 }

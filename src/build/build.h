@@ -25,7 +25,7 @@
 #ifndef OC_BUILD_H
 #define OC_BUILD_H
 
-#include "model/model.h"
+#include "model/program.h"
 #include "plan/plan.h"
 
 /* What the executor's body table must hold at these places. */
@@ -38,52 +38,70 @@ typedef enum oc_body_id {
     OC_BODY_EMBED_POSITIONS, /* ROWS + POSITION_ROWS -> OUT */
     OC_BODY_FRONT_FORWARD,   /* the same through the front block */
     OC_BODY_FRONT_POSITIONS,
-    OC_BODY_LAYER_FORWARD,
+    OC_BODY_PART_IN, /* of a layer: bodies in the order of oc_part */
+    OC_BODY_PART_ATTENTION,
+    OC_BODY_PART_OUT,
+    OC_BODY_PART_MLP,
     OC_BODY_FINAL_FORWARD,
     OC_BODY_HEAD_FORWARD,
     OC_BODY_LOSS,
     OC_BODY_HEAD_BACKWARD,
+    OC_BODY_HEAD_BACKWARD_KEPT, /* from LOGITS */
     OC_BODY_FINAL_BACKWARD,
-    OC_BODY_LAYER_BACKWARD,  /* from saved tensors */
-    OC_BODY_LAYER_RECOMPUTE, /* the same, forward first */
-    OC_BODY_FRONT_BACKWARD,  /* D -> OUT, gradient of the rows */
-    OC_BODY_SCALE_ROWS,      /* D becomes the gradient of the rows */
-    OC_BODY_FOLD,            /* GRAD += SRC */
-    OC_BODY_FOLD_LAST,       /* as FOLD, with norm partials, also of a micro-batch without rows */
-    OC_BODY_FOLD_FIRST,      /* GRAD = SRC */
-    OC_BODY_FOLD_IN_PLACE,   /* GRAD was written or retired there: norm partials only */
-    OC_BODY_FOLD_ROWS,       /* GRAD[rows of ORDER] += SRC */
-    OC_BODY_FOLD_ROWS_FIRST, /* the same into zeros */
-    OC_BODY_FOLD_LOSS,       /* STATE += losses of the plan's micro-batches */
+    OC_BODY_LAYER_BACKWARD,
+    OC_BODY_LAYER_BACKWARD_UP, /* the same without UP, which it makes again */
+    OC_BODY_FRONT_BACKWARD,    /* D -> OUT, gradient of the rows */
+    OC_BODY_SCALE_ROWS,        /* D becomes the gradient of the rows */
+    OC_BODY_FOLD,              /* GRAD += SRC */
+    OC_BODY_FOLD_LAST,         /* as FOLD, with norm partials, also of a micro-batch without rows */
+    OC_BODY_FOLD_FIRST,        /* GRAD = SRC */
+    OC_BODY_FOLD_IN_PLACE,     /* GRAD was written or retired there: norm partials only */
+    OC_BODY_FOLD_ROWS,         /* GRAD[rows of ORDER] += SRC */
+    OC_BODY_FOLD_ROWS_FIRST,   /* the same into zeros */
+    OC_BODY_FOLD_LOSS,         /* STATE += losses of the plan's micro-batches */
     OC_BODY_FOLD_LOSS_FIRST,
     OC_BODY_BEGIN, /* early: the scalars of the updates, before any gradient is there */
     OC_BODY_NORM,
     OC_BODY_NORM_EARLY, /* what is left to say when the updates are under way */
     OC_BODY_UPDATE,
+    OC_BODY_UPDATE_THERE, /* on a device of its own, which reads scalars from a copy there */
     OC_BODY_UPDATE_EARLY, /* with norm partials */
+    OC_BODY_UPDATE_EARLY_THERE,
+    OC_BODY_PUBLISH, /* SRC -> DST, its next version */
     OC_BODY_POISON,
     OC_BODY_COUNT
 } oc_body_id;
 
+/* Where a block's states live: a row of the table of homes. Gradient, master and moments have one
+ * home, since an update uses them together; where it is not that of the weights, the new weights
+ * are published. */
+typedef struct oc_block_homes {
+    oc_tier weight, optimizer;
+    bool frozen; /* it has no gradient, master or moments: nothing updates it */
+} oc_block_homes;
+
 typedef struct oc_placement {
-    bool resident;     /* every state at home where the device computes: nothing moves */
+    const oc_block_homes *homes; /* per block; borrowed. NULL: all where the device computes if
+                                    resident, else on the host */
+    bool resident;               /* every state at home where the device computes: nothing moves */
     oc_tier compute;   /* tier of slots and activations: host for a CPU device without a cap */
     int32_t slots;     /* weight slots */
     int32_t slabs;     /* gradient slabs */
     int32_t act_slots; /* 0: activation checkpoints at home on the device; else on the host, this
                           many slots */
-    int32_t
-        kept_layers; /* the last so many layers keep their saved tensors; the others recompute */
-    int32_t group;   /* micro-batches a block serves in a row: 1 .. OC_MAX_GROUP */
-    bool interleave; /* group 1: a backward takes turns with the next micro-batch's forward */
-    bool early;      /* one micro-batch: updates during the backward, gradients without a home */
+    /* The last so many layers keep the value from forward to backward; the others make it again
+     * (a value that no backward reads is kept by none). */
+    int32_t kept[OC_SAVED_COUNT];
+    int32_t kept_logits; /* the same of the last so many chunks of the head */
+    int32_t group;       /* micro-batches a block serves in a row: 1 .. OC_MAX_GROUP */
+    bool interleave;     /* group 1: a backward takes turns with the next micro-batch's forward */
+    bool early; /* one micro-batch: updates during the backward, gradients without a home */
     uint64_t piece_elements; /* multiple of OC_NORM_CHUNK */
 } oc_placement;
 
 typedef struct oc_build_sizes {
-    uint64_t act_bytes, row_bytes, save_bytes, work_bytes, head_work_bytes, head_state_bytes;
-    uint64_t scratch_bytes;
-    double layer_flops, head_row_flops; /* forward, of a micro-batch */
+    uint64_t act_bytes, row_bytes, work_bytes, head_work_bytes, head_state_bytes;
+    uint64_t scratch_bytes, saved_bytes[OC_SAVED_COUNT];
 } oc_build_sizes;
 
 typedef struct oc_build_spec {
@@ -142,19 +160,37 @@ int32_t oc_build_order_micros(const oc_build_spec *spec);
 
 /* ---- sizes ---- */
 
+/* Demand of many ops, added up: flops of those that compute, bytes of the others. */
+typedef struct oc_work {
+    double bytes, flops;
+} oc_work;
+
 /* Bytes of each tier, by use too, and the most that the set and its waits may take on the host;
  * without deriving anything. */
 typedef struct oc_build_bytes {
     uint64_t arena[OC_TIER_COUNT];
     uint64_t use[OC_TIER_COUNT][OC_USE_COUNT];
     uint64_t plan;
+    oc_work step[OC_LANE_COUNT]; /* what a step asks of each lane, all micro-batches with rows */
 } oc_build_bytes;
 OC_NODISCARD oc_status oc_build_measure(const oc_build_spec *spec, oc_build_bytes *out,
                                         oc_error *err);
+/* Of these the arenas alone, which need no look at the ops. */
+OC_NODISCARD oc_status oc_build_layout(const oc_build_spec *spec, oc_build_bytes *out,
+                                       oc_error *err);
 
+oc_block_homes oc_build_homes(const oc_build_spec *spec, uint32_t block);
+/* The lowest layer that a backward reaches: below it, and before the layers, nothing is trained. 0
+ * also when something before the layers is; n_layers: none. */
+int32_t oc_build_lowest(const oc_build_spec *spec);
+/* Whether a fetch brings the block's weights to where they are used. */
+bool oc_build_streams(const oc_build_spec *spec, uint32_t block);
 /* Whether a block's gradient is fp32 (several folds, or rows) or the compute dtype. */
 oc_dtype oc_build_grad_dtype(const oc_build_spec *spec, int32_t block);
-/* Where folds and updates run: states at home on a device of its own are updated there. */
-oc_lane oc_build_home_lane(const oc_build_spec *spec);
+/* Where a block's folds and updates run: states at home on a device of its own are updated there.
+ */
+oc_lane oc_build_home_lane(const oc_build_spec *spec, uint32_t block);
+/* Layers that keep a value, of those whose backward reads it. */
+int32_t oc_build_kept(const oc_build_spec *spec, oc_saved v);
 
 #endif

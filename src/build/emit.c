@@ -4,6 +4,7 @@
 #include "base/checked.h"
 
 #include <stddef.h>
+#include <string.h>
 
 static const oc_value none = {0};
 
@@ -19,9 +20,11 @@ oc_value oc_value_of(oc_what what, uint32_t block, uint32_t micro, uint32_t stag
 }
 
 oc_value oc_state_value(const oc_build_spec *s, oc_what what, uint32_t block, uint32_t piece) {
+    bool weight = what == OC_V_WEIGHT;
+    if (weight && !oc_build_trains(s, block)) what = OC_V_FROZEN;
     oc_value v = oc_value_of(what, block, 0, 0);
     v.piece = piece;
-    v.format = (uint16_t)(what == OC_V_WEIGHT ? oc_build_format(s->dtype) : OC_FORMAT_F32);
+    v.format = (uint16_t)(weight ? oc_build_format(s->dtype) : OC_FORMAT_F32);
     return v;
 }
 
@@ -70,9 +73,22 @@ void oc_emit_if_live(build *b, uint32_t micro) {
     oc_emit_pred(b, b->ids->control, (uint32_t)(offsetof(oc_control_cell, live) / 4) + micro);
 }
 
+/* What the op's demand is now beyond what it was. */
+static void count_work(build *b, oc_demand was) {
+    const oc_op *op = &b->op;
+    bool computes =
+        op->kind == OC_OP_FORWARD || op->kind == OC_OP_BACKWARD || op->kind == OC_OP_LOSS;
+    if (computes)
+        b->lanes[op->lane].flops += op->demand.flops - was.flops;
+    else
+        b->lanes[op->lane].bytes += (double)(op->demand.bytes - was.bytes);
+}
+
 void oc_emit_op(build *b) {
     if (oc_dry(b)) return;
     b->n_ops++;
+    b->op.demand = oc_demand_of_op(b->spec, &b->op);
+    count_work(b, (oc_demand){0});
     if (!b->counting) oc_plan_op(b->pb, &b->op);
     if (b->op.pred == b->ids->control && b->op.pred != OC_NO_BUFFER)
         oc_emit_cell(b, OC_ROLE_CELLS_IN, b->op.pred);
@@ -82,7 +98,18 @@ void oc_emit_access(build *b, oc_role role, oc_access_mode mode, oc_buffer_id bu
                     uint32_t first, uint32_t count, oc_value value, oc_value result) {
     if (oc_dry(b)) return;
     b->n_accesses++;
-    if (!b->counting) oc_plan_access(b->pb, role, mode, buffer, first, count, value, result);
+    oc_access a = {.buffer = buffer,
+                   .first = first,
+                   .count = count,
+                   .mode = (uint8_t)mode,
+                   .role = (uint8_t)role,
+                   .value = value};
+    oc_demand was = b->op.demand;
+    oc_demand_add_access(b, &b->op, &a);
+    count_work(b, was);
+    if (b->counting) return;
+    oc_plan_access(b->pb, role, mode, buffer, first, count, value, result);
+    oc_plan_demand(b->pb, b->op.demand);
 }
 
 void oc_emit_read(build *b, oc_role role, oc_buffer_id buffer, uint32_t count, oc_value v) {
@@ -98,20 +125,19 @@ void oc_emit_cell(build *b, oc_role role, oc_buffer_id cell) {
         oc_emit_read(b, role, cell, UINT32_MAX, oc_plan_buffer_at(b->pb, cell)->initial);
 }
 
-emit_count oc_emit_count(const build *b) { return (emit_count){b->n_ops, b->n_accesses}; }
-
-void oc_emit_times(build *b, emit_count before, uint64_t times) {
-    if (!b->counting) return;
-    b->n_ops = before.ops + (b->n_ops - before.ops) * times;
-    b->n_accesses = before.accesses + (b->n_accesses - before.accesses) * times;
+emit_count oc_emit_count(const build *b) {
+    emit_count c = {.ops = b->n_ops, .accesses = b->n_accesses};
+    memcpy(c.work, b->lanes, sizeof c.work);
+    return c;
 }
 
-void oc_emit_copy(build *b, oc_op_kind kind, oc_lane lane, oc_buffer_id from, uint32_t from_piece,
-                  oc_buffer_id to, uint32_t to_piece, uint64_t bytes, oc_value v, int32_t micro) {
-    oc_emit_begin(b, kind, lane, OC_BODY_COPY, v.block, micro < 0 ? 0 : (uint32_t)micro);
-    b->op.demand.bytes = bytes;
-    if (micro >= 0) oc_emit_if_live(b, (uint32_t)micro);
-    oc_emit_op(b);
-    oc_emit_access(b, OC_ROLE_SRC, OC_READ, from, from_piece, 1, v, none);
-    oc_emit_access(b, OC_ROLE_DST, OC_WRITE, to, to_piece, 1, v, none);
+void oc_emit_times(build *b, emit_count before, uint64_t times, double work) {
+    if (!b->counting) return;
+    for (int l = 0; l < OC_LANE_COUNT; l++) {
+        oc_work *now = &b->lanes[l], was = before.work[l];
+        now->bytes = was.bytes + (now->bytes - was.bytes) * work;
+        now->flops = was.flops + (now->flops - was.flops) * work;
+    }
+    b->n_ops = before.ops + (b->n_ops - before.ops) * times;
+    b->n_accesses = before.accesses + (b->n_accesses - before.accesses) * times;
 }

@@ -24,12 +24,7 @@ oc_dtype oc_build_grad_dtype(const oc_build_spec *s, int32_t block) {
 }
 
 bool oc_build_has_grad_home(const oc_build_spec *s, uint32_t block) {
-    return !s->place.early || is_tied(s->model, block);
-}
-
-oc_lane oc_build_home_lane(const oc_build_spec *s) {
-    return s->place.resident && s->place.compute == OC_TIER_DEVICE ? OC_LANE_COMPUTE
-                                                                   : OC_LANE_OPTIM;
+    return oc_build_trains(s, block) && (!s->place.early || is_tied(s->model, block));
 }
 
 /* The place of a micro-batch in the order of folds of this plan, and how many there are. */
@@ -65,7 +60,7 @@ static bool straight(const build *b, uint32_t block, uint32_t micro) {
 /* ---- norm partials ---- */
 
 static void partials(build *b, uint32_t block, uint32_t piece, uint32_t count) {
-    bool there = oc_build_home_lane(b->spec) == OC_LANE_COMPUTE;
+    bool there = oc_build_updates_there(b->spec, block);
     oc_value v = oc_value_of(OC_V_PARTIALS, block, 0, 0);
     v.piece = piece;
     oc_emit_access(b, OC_ROLE_PARTIALS, OC_WRITE,
@@ -82,48 +77,90 @@ static void update_state(build *b, oc_role role, oc_what what, oc_buffer_id id, 
     oc_emit_access(b, role, OC_FOLD, id, k, 1, was, next);
 }
 
-static uint64_t update_width(const build *b, uint32_t block) {
-    const oc_build_spec *s = b->spec;
-    uint64_t states = 4 * (1u + s->has_m + s->has_v);
-    uint64_t grad = oc_dtype_bytes(oc_build_grad_dtype(s, (int32_t)block));
-    return 2 * states + grad + (s->dtype != OC_F32 ? oc_dtype_bytes(s->dtype) : 0);
-}
-
 static oc_value result_value(uint32_t stage) { return oc_value_of(OC_V_RESULT, 0, 0, stage); }
 
-/* Accesses but for the gradient follow. */
-static void begin_update(build *b, oc_body_id body, uint32_t block, uint32_t k) {
-    oc_emit_begin(b, OC_OP_UPDATE, oc_build_home_lane(b->spec), body, block, 0);
-    oc_emit_run(b, k, 1);
-    b->op.demand.bytes = oc_build_run_bytes(b, block, k, 1, update_width(b, block));
+void oc_grads_if_finite(build *b) {
     oc_emit_pred(b, b->ids->result, (uint32_t)(offsetof(oc_result_cell, finite) / 4));
-    oc_emit_op(b);
+}
+
+void oc_grads_read_result(build *b) {
     oc_emit_read(b, OC_ROLE_CELLS_IN, b->ids->result, 1, result_value(1));
-    if (b->scalars_copy != OC_NO_BUFFER)
+}
+
+/* Bodies of both kinds have one for a device of its own behind them. */
+static oc_body_id there_or(const build *b, uint32_t block, oc_body_id body) {
+    return oc_build_updates_there(b->spec, block) ? (oc_body_id)(body + 1) : body;
+}
+
+/* In fp32 the master is the weight, unless they have different homes. */
+static bool has_copy(const build *b, uint32_t block) {
+    return b->ids->master[block] != b->ids->weight[block];
+}
+
+/* Where an update leaves the weights: at home, or where they are published from. */
+static oc_buffer_id update_copy(build *b, uint32_t block, uint32_t k) {
+    oc_buffer_id home = b->ids->weight[block];
+    if (!oc_build_publishes(b->spec, block)) {
+        update_state(b, OC_ROLE_COPY, OC_V_WEIGHT, home, block, k);
+        return home;
+    }
+    oc_tier tier = oc_build_homes(b->spec, block).optimizer;
+    oc_buffer_id at = b->published[b->next_published++ % PUBLISH_STAGES][tier];
+    oc_value v = oc_state_value(b->spec, OC_V_WEIGHT, block, k);
+    v.version = 1;
+    oc_emit_write(b, OC_ROLE_COPY, at, 1, v);
+    return at;
+}
+
+/* Accesses but for the gradient follow. Returns where the new weights are. */
+static oc_buffer_id begin_update(build *b, oc_body_id body, uint32_t block, uint32_t k) {
+    oc_emit_begin(b, OC_OP_UPDATE, oc_build_home_lane(b->spec, block), there_or(b, block, body),
+                  block, 0);
+    oc_emit_run(b, k, 1);
+    oc_grads_if_finite(b);
+    oc_emit_op(b);
+    oc_grads_read_result(b);
+    if (oc_build_updates_there(b->spec, block))
         oc_emit_read(b, OC_ROLE_STATE, b->scalars_copy, 1, result_value(1));
-    bool copies = b->spec->dtype != OC_F32; /* in fp32 the master is the weight */
-    update_state(b, OC_ROLE_MASTER, copies ? OC_V_MASTER : OC_V_WEIGHT, b->ids->master[block],
-                 block, k);
-    update_state(b, OC_ROLE_M, OC_V_M, b->ids->m[block], block, k);
-    update_state(b, OC_ROLE_V, OC_V_V, b->ids->v[block], block, k);
-    if (copies) update_state(b, OC_ROLE_COPY, OC_V_WEIGHT, b->ids->weight[block], block, k);
+    bool copies = has_copy(b, block);
+    for (int i = 0; i < STATE_ROWS; i++) {
+        const state_row *r = &oc_state_rows[i];
+        oc_what what = i == 0 && !copies ? OC_V_WEIGHT : r->what;
+        update_state(b, r->role, what, oc_state_ids(b->ids, r)[block], block, k);
+    }
+    return copies ? update_copy(b, block, k) : OC_NO_BUFFER;
+}
+
+/* New weights go to their home, if the update was elsewhere. */
+static void publish(build *b, uint32_t block, uint32_t k, oc_buffer_id from) {
+    if (!oc_build_publishes(b->spec, block)) return;
+    oc_route_publish(b, from, b->ids->weight[block], k,
+                     oc_state_value(b->spec, OC_V_WEIGHT, block, k));
 }
 
 static void update(build *b, uint32_t block, uint32_t k) {
     oc_buffer_id grad = b->spec->place.early && !is_tied(b->spec->model, block)
                             ? b->row_grads
                             : b->ids->grad[block];
-    begin_update(b, OC_BODY_UPDATE, block, k);
+    oc_buffer_id at = begin_update(b, OC_BODY_UPDATE, block, k);
     oc_emit_access(b, OC_ROLE_GRAD, OC_READ, grad, k, 1,
                    oc_grad_home(b->spec, block, OC_STAGE_ALL, k), none);
+    publish(b, block, k, at);
+}
+
+/* Of a block, in pieces. */
+static double pieces_worth(const build *b, uint32_t block) {
+    uint64_t elements = b->spec->model->blocks[block].elements;
+    return (double)elements / (double)oc_min_u64(elements, b->spec->place.piece_elements);
 }
 
 static void update_block(build *b, uint32_t block) {
+    if (!oc_build_trains(b->spec, block)) return;
     uint32_t pieces = oc_build_pieces(b->spec, block);
     emit_count before = oc_emit_count(b);
     for (uint32_t k = 0; k < (b->counting ? 1 : pieces); k++)
         update(b, block, k);
-    oc_emit_times(b, before, pieces);
+    oc_emit_times(b, before, pieces, pieces_worth(b, block));
 }
 
 /* From wherever the piece of the gradient lies. */
@@ -131,16 +168,17 @@ static void update_early(build *b, uint32_t block, uint32_t micro, uint32_t k, o
                          uint32_t at_piece) {
     oc_value raw = oc_grad_raw(b->spec, block, micro, k), used = raw;
     used.stage = OC_STAGE_ALL;
-    begin_update(b, OC_BODY_UPDATE_EARLY, block, k);
+    oc_buffer_id new = begin_update(b, OC_BODY_UPDATE_EARLY, block, k);
     oc_emit_access(b, OC_ROLE_GRAD, OC_FOLD, at, at_piece, 1, raw, used);
     partials(b, block, k, 1);
+    publish(b, block, k, new);
 }
 
 /* What updates read, where they read it. */
 static void fetch_scalars(build *b) {
     if (b->scalars_copy == OC_NO_BUFFER) return;
-    oc_emit_copy(b, OC_OP_FETCH, OC_LANE_H2D, b->ids->result, 0, b->scalars_copy, 0,
-                 sizeof(oc_update_scalars), result_value(1), -1);
+    oc_route_copy(b, b->ids->result, 0, b->scalars_copy, 0, sizeof(oc_update_scalars),
+                  result_value(1), -1);
 }
 
 void oc_grads_begin_early(build *b) {
@@ -155,7 +193,8 @@ void oc_grads_begin_early(build *b) {
 /* ---- dense gradients ---- */
 
 oc_buffer_id oc_grads_make(build *b, uint32_t block, uint32_t micro) {
-    if (b->spec->place.resident && straight(b, block, micro)) return b->ids->grad[block];
+    if (!oc_build_trains(b->spec, block)) return OC_NO_BUFFER;
+    if (!oc_build_retires(b->spec, block) && straight(b, block, micro)) return b->ids->grad[block];
     oc_buffer_id id = b->slabs[b->next_slab % (uint32_t)b->spec->place.slabs];
     b->next_slab++;
     return id;
@@ -168,13 +207,13 @@ static oc_buffer_id retire(build *b, uint32_t block, uint32_t micro, uint32_t k,
     oc_value raw = oc_grad_raw(b->spec, block, micro, k);
     oc_buffer_id to = home ? b->ids->grad[block] : b->stages[b->next_stage++ % b->n_stages];
     *at = home ? k : 0;
-    oc_emit_begin(b, OC_OP_RETIRE, OC_LANE_D2H, OC_BODY_COPY, block, micro);
-    oc_emit_run(b, k, n);
-    b->op.demand.bytes = oc_build_run_bytes(b, block, k, n, oc_dtype_bytes(b->spec->dtype));
-    oc_emit_if_live(b, micro);
-    oc_emit_op(b);
-    oc_emit_access(b, OC_ROLE_SRC, OC_READ, from, k, n, raw, none);
-    oc_emit_access(b, OC_ROLE_DST, OC_WRITE, to, *at, n, raw, none);
+    oc_route_pieces(b, &(state_move){.value = raw,
+                                     .pieces = n,
+                                     .from = from,
+                                     .from_piece = k,
+                                     .to = to,
+                                     .to_piece = *at,
+                                     .micro = (int32_t)micro});
     return to;
 }
 
@@ -194,11 +233,8 @@ static void fold(build *b, uint32_t block, uint32_t micro, uint32_t k, oc_buffer
     oc_body_id body = fold_body(b, block, micro, &finishes);
     fold_place p = place_of(b, block, micro);
     oc_value raw = oc_grad_raw(s, block, micro, k), done = oc_grad_home(s, block, p.after, k);
-    uint64_t width =
-        oc_dtype_bytes(s->dtype) + 2 * oc_dtype_bytes(oc_build_grad_dtype(s, (int32_t)block));
-    oc_emit_begin(b, OC_OP_FOLD, oc_build_home_lane(s), body, block, micro);
+    oc_emit_begin(b, OC_OP_FOLD, oc_build_home_lane(s, block), body, block, micro);
     oc_emit_run(b, k, 1);
-    b->op.demand.bytes = oc_build_run_bytes(b, block, k, 1, width);
     if (body == OC_BODY_FOLD) oc_emit_if_live(b, micro);
     oc_emit_op(b);
     if (body == OC_BODY_FOLD_LAST) oc_emit_cell(b, OC_ROLE_CELLS_IN, b->ids->control);
@@ -225,27 +261,27 @@ static void settle_piece(build *b, uint32_t block, uint32_t micro, uint32_t k, o
 }
 
 /* All pieces are alike: count one. */
-static void count_settled(build *b, uint32_t block, uint32_t micro, uint32_t pieces,
-                          uint32_t runs) {
+static void count_settled(build *b, uint32_t block, uint32_t micro, uint32_t pieces, uint32_t runs,
+                          oc_buffer_id from) {
     uint32_t at = 0;
-    oc_buffer_id there = 0;
+    oc_buffer_id there = from;
     emit_count before = oc_emit_count(b);
-    if (!b->spec->place.resident) there = retire(b, block, micro, 0, 1, 0, &at);
-    oc_emit_times(b, before, runs);
+    if (oc_build_retires(b->spec, block)) there = retire(b, block, micro, 0, pieces, from, &at);
+    oc_emit_times(b, before, runs, 1);
     before = oc_emit_count(b);
     settle_piece(b, block, micro, 0, there, 0);
-    oc_emit_times(b, before, pieces);
+    oc_emit_times(b, before, pieces, pieces_worth(b, block));
 }
 
 void oc_grads_settle(build *b, uint32_t block, uint32_t micro, oc_buffer_id from) {
     const oc_build_spec *s = b->spec;
     uint32_t pieces = oc_build_pieces(s, block), run = oc_build_retire_run(s);
-    if (b->counting) count_settled(b, block, micro, pieces, (pieces + run - 1) / run);
+    if (b->counting) count_settled(b, block, micro, pieces, (pieces + run - 1) / run, from);
     if (b->counting || oc_dry(b)) return;
     for (uint32_t k = 0; k < pieces; k += run) {
         uint32_t n = (uint32_t)oc_min_u64(run, pieces - k), at = k;
         oc_buffer_id there = from;
-        if (!s->place.resident) there = retire(b, block, micro, k, n, from, &at);
+        if (oc_build_retires(s, block)) there = retire(b, block, micro, k, n, from, &at);
         for (uint32_t i = 0; i < n; i++)
             settle_piece(b, block, micro, k + i, there, at + i);
     }
@@ -272,8 +308,8 @@ static void retire_late(build *b, uint32_t micro, oc_buffer_id from, oc_buffer_i
                         uint64_t bytes, oc_value v) {
     fold_place p = place_of(b, 0, micro);
     uint32_t after = p.closes ? OC_STAGE_ALL : p.after;
-    oc_emit_begin(b, OC_OP_RETIRE, b->spec->place.resident ? OC_LANE_COMPUTE : OC_LANE_D2H,
-                  OC_BODY_COPY_ROWS, 0, micro);
+    if (oc_dry(b)) return;
+    oc_route_begin(b, OC_BODY_COPY_ROWS, from, to, 0, micro);
     b->op.index = b->ids->control;
     b->op.demand.bytes = bytes;
     oc_emit_if_live(b, micro);
@@ -298,8 +334,7 @@ void oc_grads_retire_rows(build *b, uint32_t micro, oc_buffer_id from, bool posi
         return;
     }
     uint32_t of, piece = turn_of(b, micro, &of);
-    oc_emit_copy(b, OC_OP_RETIRE, b->spec->place.resident ? OC_LANE_COMPUTE : OC_LANE_D2H, from, 0,
-                 to, piece, bytes, v, (int32_t)micro);
+    oc_route_copy(b, from, 0, to, piece, bytes, v, (int32_t)micro);
 }
 
 static void read_rows(build *b, bool positions) {
@@ -322,12 +357,12 @@ static void fold_rows(build *b, uint32_t block) {
     bool tied = is_tied(m, block), first = !tied && (b->kind.first || oc_build_rows_late(s));
     bool own = !oc_build_has_grad_home(s, block);
     uint32_t pieces = oc_build_pieces(s, block);
+    if (!oc_build_trains(s, block)) return;
     oc_buffer_id order = b->order_copy != OC_NO_BUFFER ? b->order_copy : b->ids->order;
     oc_buffer_id grad = own ? b->row_grads : b->ids->grad[block];
-    oc_emit_begin(b, OC_OP_FOLD, oc_build_home_lane(s),
+    oc_emit_begin(b, OC_OP_FOLD, oc_build_home_lane(s, block),
                   first ? OC_BODY_FOLD_ROWS_FIRST : OC_BODY_FOLD_ROWS, block, 0);
     b->op.index = order;
-    b->op.demand.bytes = m->blocks[block].elements * 4;
     oc_emit_op(b);
     read_rows(b, m->blocks[block].kind == OC_BLOCK_POSITION);
     oc_emit_read(b, OC_ROLE_BATCH, order, UINT32_MAX, oc_value_of(OC_V_ORDER, 0, 0, 0));
@@ -343,9 +378,9 @@ static void fold_rows(build *b, uint32_t block) {
 
 static void fetch_order(build *b) {
     if (b->order_copy == OC_NO_BUFFER) return;
-    oc_emit_copy(b, OC_OP_FETCH, OC_LANE_H2D, b->ids->order, 0, b->order_copy, 0,
-                 oc_plan_buffer_at(b->pb, b->ids->order)->bytes, oc_value_of(OC_V_ORDER, 0, 0, 0),
-                 -1);
+    oc_route_copy(b, b->ids->order, 0, b->order_copy, 0,
+                  oc_plan_buffer_at(b->pb, b->ids->order)->bytes, oc_value_of(OC_V_ORDER, 0, 0, 0),
+                  -1);
 }
 
 void oc_grads_fold_rows(build *b) {
@@ -363,8 +398,9 @@ static void retire_partials(build *b, uint32_t block) {
     if (b->device_partials[block] == OC_NO_BUFFER) return;
     oc_value v = oc_value_of(OC_V_PARTIALS, block, 0, 0);
     uint32_t pieces = oc_build_pieces(b->spec, block);
-    oc_emit_begin(b, OC_OP_RETIRE, OC_LANE_D2H, OC_BODY_COPY_PARTIALS, block, 0);
-    if (!oc_dry(b)) b->op.demand.bytes = oc_plan_buffer_at(b->pb, b->partials[block])->bytes;
+    oc_route_begin(b, OC_BODY_COPY_PARTIALS, b->device_partials[block], b->partials[block], block,
+                   0);
+    b->op.demand.bytes = oc_plan_buffer_at(b->pb, b->partials[block])->bytes;
     oc_emit_op(b);
     oc_emit_read(b, OC_ROLE_SRC, b->device_partials[block], pieces, v);
     oc_emit_write(b, OC_ROLE_DST, b->partials[block], pieces, v);
@@ -379,8 +415,9 @@ static void norm(build *b) {
     b->op.blocks = blocks;
     oc_emit_op(b);
     for (uint32_t i = 0; i < blocks; i++)
-        oc_emit_read(b, OC_ROLE_PARTIALS, b->partials[i], UINT32_MAX,
-                     oc_value_of(OC_V_PARTIALS, i, 0, 0));
+        if (oc_build_trains(b->spec, i))
+            oc_emit_read(b, OC_ROLE_PARTIALS, b->partials[i], UINT32_MAX,
+                         oc_value_of(OC_V_PARTIALS, i, 0, 0));
     oc_emit_cell(b, OC_ROLE_CELLS_IN, b->ids->control);
     oc_emit_read(b, OC_ROLE_STATE, b->loss, 1, oc_value_of(OC_V_LOSS, 0, 0, OC_STAGE_ALL));
     oc_value carry = oc_value_of(OC_V_CARRY, 0, 0, 0), next = carry;

@@ -93,7 +93,6 @@ static void begin_kind(build *b, uint32_t k) {
                                                         : s->micros);
     b->next_slab = b->next_stage = 0;
     memset(b->head_stage, 0, (size_t)oc_build_sets(s) * sizeof *b->head_stage);
-    b->norm_there = b->starts[k].norm_there;
 }
 
 static void walk_ops(build *b, uint32_t k, walk why) {
@@ -114,44 +113,54 @@ static uint32_t kind_after(const build *b, uint32_t k) {
 /* Slots as they are when plan k begins, and what it and the next one want from them. */
 static void prepare(build *b, uint32_t k) {
     uint32_t after = kind_after(b, k);
-    b->weights.n_trace = b->act_slots.n_trace = 0;
+    b->act_slots.n_trace = 0;
+    for (int c = 0; c < SIZE_CLASSES; c++)
+        b->weights[c].n_trace = 0;
     walk_ops(b, k, WALK_RECORD);
     if (after < MAX_KINDS) walk_ops(b, after, WALK_AHEAD);
-    oc_slots_look_ahead(&b->weights);
     oc_slots_look_ahead(&b->act_slots);
-    oc_slots_begin(&b->weights, b->starts[k].content);
+    for (int c = 0; c < SIZE_CLASSES; c++) {
+        oc_slots_look_ahead(&b->weights[c]);
+        oc_slots_begin(&b->weights[c], b->starts[k].content[c]);
+    }
     oc_slots_begin(&b->act_slots, NULL);
 }
 
-static void forget_slots(build *b) {
-    memset(b->weights.content, 0xff, (size_t)b->weights.n * sizeof *b->weights.content);
-    b->norm_there = false;
+static void forget(slot_pool *w) { memset(w->content, 0xff, (size_t)w->n * sizeof *w->content); }
+
+/* What an update changes is of no use any more; what is frozen stays. */
+static void forget_trained(const build *b, slot_pool *w) {
+    for (int32_t i = 0; i < w->n; i++)
+        if (w->content[i] != OC_NO_KEY && oc_build_trains(b->spec, w->content[i]))
+            w->content[i] = OC_NO_KEY;
 }
 
 /* What the plan leaves in the slots: nothing that is of use when it changes the weights. */
 static void play(build *b, uint32_t k) {
     prepare(b, k);
     walk_ops(b, k, WALK_PLAY);
-    if (b->kind.part == PART_UPDATE || b->kind.part == PART_STEP) forget_slots(b);
+    bool updates = b->kind.part == PART_UPDATE || b->kind.part == PART_STEP;
+    for (int c = 0; updates && c < SIZE_CLASSES; c++)
+        forget_trained(b, &b->weights[c]);
 }
 
-/* Keep of *to what the slots hold now. */
-static bool meet(const build *b, slot_state *to) {
-    const slot_pool *w = &b->weights;
-    bool changed = !to->known;
-    if (changed) {
-        memcpy(to->content, w->content, (size_t)w->n * sizeof *w->content);
-        to->norm_there = b->norm_there;
-        to->known = true;
-        return true;
-    }
+/* Keep of what a pool held at the plan's start what it holds now. */
+static bool meet_pool(const slot_pool *w, uint32_t *content, bool known) {
+    bool changed = !known;
+    if (!known) memcpy(content, w->content, (size_t)w->n * sizeof *content);
     for (int32_t i = 0; i < w->n; i++) {
-        if (to->content[i] == w->content[i] || to->content[i] == OC_NO_KEY) continue;
-        to->content[i] = OC_NO_KEY;
+        if (content[i] == w->content[i] || content[i] == OC_NO_KEY) continue;
+        content[i] = OC_NO_KEY;
         changed = true;
     }
-    changed = changed || (to->norm_there && !b->norm_there);
-    to->norm_there = to->norm_there && b->norm_there;
+    return changed;
+}
+
+static bool meet(const build *b, slot_state *to) {
+    bool changed = false;
+    for (int c = 0; c < SIZE_CLASSES; c++)
+        changed = meet_pool(&b->weights[c], to->content[c], to->known) || changed;
+    to->known = true;
     return changed;
 }
 
@@ -160,7 +169,8 @@ static bool meet(const build *b, slot_state *to) {
 void oc_sets_settle(build *b) {
     for (uint32_t k = 0; k < b->n_kinds; k++) {
         if (!b->opens[k]) continue;
-        forget_slots(b);
+        for (int c = 0; c < SIZE_CLASSES; c++)
+            forget(&b->weights[c]);
         (void)meet(b, &b->starts[k]);
     }
     for (bool changed = true; changed;) {
@@ -176,35 +186,36 @@ void oc_sets_settle(build *b) {
 
 /* ---- contracts ---- */
 
-typedef void hold_fn(oc_plan_builder *b, oc_buffer_id buffer, uint32_t first, uint32_t count,
-                     oc_value value);
-
-static void hold_slots(build *b, hold_fn *hold) {
-    const slot_pool *w = &b->weights;
+static void hold_pool(build *b, const slot_pool *w, hold_fn *hold) {
     const oc_build_spec *s = b->spec;
     for (int32_t i = 0; i < w->n; i++)
         if (w->content[i] != OC_NO_KEY)
             hold(b->pb, w->slots[i], 0, oc_build_pieces(s, w->content[i]),
                  oc_state_value(s, OC_V_WEIGHT, w->content[i], 0));
-    uint32_t norm = (uint32_t)s->model->final_norm_block;
-    if (b->norm_there)
-        hold(b->pb, b->norm_slot, 0, oc_build_pieces(s, norm),
-             oc_state_value(s, OC_V_WEIGHT, norm, 0));
+}
+
+static void hold_slots(build *b, hold_fn *hold) {
+    for (int c = 0; c < SIZE_CLASSES; c++)
+        hold_pool(b, &b->weights[c], hold);
+}
+
+static void hold_home(build *b, hold_fn *hold, oc_buffer_id id, oc_what what, uint32_t block,
+                      uint16_t version) {
+    oc_value v = oc_state_value(b->spec, what, block, 0);
+    v.version = oc_build_trains(b->spec, block) ? version : 0;
+    if (id != OC_NO_BUFFER) hold(b->pb, id, 0, UINT32_MAX, v);
 }
 
 /* Homes of states, `version` versions on. */
 static void hold_homes(build *b, hold_fn *hold, uint16_t version) {
-    const oc_build_spec *s = b->spec;
-    static const oc_what whats[] = {OC_V_WEIGHT, OC_V_MASTER, OC_V_M, OC_V_V};
     const oc_build_ids *d = b->ids;
-    oc_buffer_id *const homes[] = {d->weight, s->dtype == OC_F32 ? NULL : d->master, d->m, d->v};
-    for (uint32_t i = 0; i < (uint32_t)s->model->n_blocks; i++)
-        for (int k = 0; k < 4; k++) {
-            if (!homes[k] || homes[k][i] == OC_NO_BUFFER) continue;
-            oc_value v = oc_state_value(s, whats[k], i, 0);
-            v.version = version;
-            hold(b->pb, homes[k][i], 0, UINT32_MAX, v);
+    for (uint32_t i = 0; i < (uint32_t)b->spec->model->n_blocks; i++) {
+        hold_home(b, hold, d->weight[i], OC_V_WEIGHT, i, version);
+        for (int k = 0; k < STATE_ROWS; k++) {
+            oc_buffer_id id = oc_state_ids(d, &oc_state_rows[k])[i];
+            if (id != d->weight[i]) hold_home(b, hold, id, oc_state_rows[k].what, i, version);
         }
+    }
     if (d->carry != OC_NO_BUFFER) {
         oc_value v = oc_value_of(OC_V_CARRY, 0, 0, 0);
         v.version = version;
@@ -226,14 +237,16 @@ static void hold_sums(build *b, hold_fn *hold, bool all) {
         hold(b->pb, b->ids->grad[i], 0, UINT32_MAX, oc_grad_home(s, i, stage, 0));
     }
     oc_value waiting = oc_value_of(OC_V_ROWS, UINT32_MAX, 0, stage);
-    if (late && !all) hold(b->pb, b->drows, 0, UINT32_MAX, waiting);
-    if (late && !all && b->dpositions != b->drows)
-        hold(b->pb, b->dpositions, 0, UINT32_MAX, waiting);
+    bool positions = oc_build_trains_positions(s), apart = b->dpositions != b->drows;
+    if (late && !all && (oc_build_trains_rows(s) || (positions && !apart)))
+        hold(b->pb, b->drows, 0, UINT32_MAX, waiting);
+    if (late && !all && positions && apart) hold(b->pb, b->dpositions, 0, UINT32_MAX, waiting);
     hold(b->pb, b->loss, 0, 1, oc_value_of(OC_V_LOSS, 0, 0, stage));
 }
 
 static void hold_partials(build *b, hold_fn *hold) {
     for (uint32_t i = 0; i < (uint32_t)b->spec->model->n_blocks; i++) {
+        if (!oc_build_trains(b->spec, i)) continue;
         oc_buffer_id id =
             b->device_partials[i] == OC_NO_BUFFER ? b->partials[i] : b->device_partials[i];
         hold(b->pb, id, 0, UINT32_MAX, oc_value_of(OC_V_PARTIALS, i, 0, 0));
@@ -244,17 +257,13 @@ static void hold_partials(build *b, hold_fn *hold) {
  * micro-batch has rows. */
 static void hold_forward(build *b, hold_fn *hold, uint32_t micro, bool maybe) {
     const oc_build_spec *s = b->spec;
-    uint32_t layers = (uint32_t)s->model->n_layers, kept = (uint32_t)s->place.kept_layers;
+    uint32_t layers = (uint32_t)s->model->n_layers;
     uint32_t live = (uint32_t)(offsetof(oc_control_cell, live) / 4) + micro;
     for (uint32_t l = 0; l <= layers; l++) {
         hold(b->pb, b->acts[oc_act_index(b, l, micro)], 0, 1, oc_act_value(l, micro));
         if (maybe) oc_plan_held_if(b->pb, b->ids->control, live);
     }
-    for (uint32_t l = 0; l < kept; l++) {
-        hold(b->pb, b->saves[micro * kept + l], 0, 1,
-             oc_value_of(OC_V_SAVE, layers - kept + l, micro, 0));
-        if (maybe) oc_plan_held_if(b->pb, b->ids->control, live);
-    }
+    oc_layers_hold(b, hold, micro, maybe ? b->ids->control : OC_NO_BUFFER, live);
     if (!oc_build_away(b)) return;
     hold(b->pb, b->batch_copy, micro, 1, oc_value_of(OC_V_BATCH, 0, micro, 0));
     if (maybe) oc_plan_held_if(b->pb, b->ids->control, live);
@@ -289,9 +298,10 @@ static void hold_losses(build *b) {
 }
 
 static void advance(build *b) {
-    static const oc_what whats[] = {OC_V_WEIGHT, OC_V_MASTER, OC_V_M, OC_V_V, OC_V_CARRY};
-    for (size_t i = 0; i < sizeof whats / sizeof *whats; i++)
-        oc_plan_advances(b->pb, whats[i], 1);
+    oc_plan_advances(b->pb, OC_V_WEIGHT, 1);
+    oc_plan_advances(b->pb, OC_V_CARRY, 1);
+    for (int k = 0; k < STATE_ROWS; k++)
+        oc_plan_advances(b->pb, oc_state_rows[k].what, 1);
 }
 
 static void end_contract(build *b) {
@@ -325,9 +335,27 @@ static void emit(build *b, uint32_t k) {
     end_contract(b);
 }
 
+/* How often a plan runs in a step whose micro-batches all have rows. */
+static double runs_of(const build *b, uint32_t k) {
+    const oc_build_spec *s = b->spec;
+    const plan_kind *kind = &b->kinds[k];
+    int32_t groups = (s->micros + oc_build_sets(s) - 1) / oc_build_sets(s);
+    if (kind->part == PART_EVAL) return 0;
+    if (kind->part == PART_GROUP && !kind->first && !kind->last) return groups - 2;
+    if (kind->part != PART_TURN || kind->first) return 1;
+    return kind->parity ? (s->micros - 1) / 2 : (s->micros - 2) / 2;
+}
+
+/* The plan's work counts as often as it runs. */
+static void emit_counted(build *b, uint32_t k) {
+    emit_count before = oc_emit_count(b);
+    emit(b, k);
+    oc_emit_times(b, before, 1, runs_of(b, k));
+}
+
 void oc_sets_emit(build *b) {
     for (uint32_t k = 0; k < b->n_kinds; k++)
-        emit(b, k);
+        emit_counted(b, k);
     for (uint32_t a = 0; a < b->n_kinds && !b->counting; a++) {
         if (b->opens[a]) oc_plan_follows(b->pb, OC_NO_PLAN, a);
         for (uint32_t n = 0; n < b->n_kinds; n++)

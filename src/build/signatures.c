@@ -10,16 +10,19 @@
 #define BIT(r) (1u << OC_ROLE_##r)
 #define IS(r, v) .what[OC_ROLE_##r] = OC_V_##v
 
+/* What layers and the head leave for their backward. */
+#define SAVED (BIT(QKV) | BIT(ATTENTION) | BIT(MID) | BIT(UP) | BIT(MLP) | BIT(LOGITS))
 /* Ops of a micro-batch: skipped when it has no rows, and bound to the op's block and micro-batch.
  */
-#define OF_MICRO                                                                                   \
-    .optional = BIT(CELLS_IN), .whole = BIT(WEIGHT) | BIT(GRAD_OUT),                               \
-    .own_block = BIT(WEIGHT) | BIT(GRAD_OUT),                                                      \
+#define BOUND                                                                                      \
+    .whole = BIT(WEIGHT) | BIT(GRAD_OUT), .own_block = BIT(WEIGHT) | BIT(GRAD_OUT) | SAVED,        \
     .own_micro = BIT(BATCH) | BIT(IN) | BIT(GRAD_OUT) | BIT(ROWS) | BIT(POSITION_ROWS) | BIT(D) |  \
-                 BIT(STATE) | BIT(CELLS_OUT),                                                      \
+                 BIT(STATE) | BIT(CELLS_OUT) | SAVED,                                              \
     .pred = OC_PRED_MICRO, IS(CELLS_IN, CONTROL), IS(WEIGHT, WEIGHT), IS(GRAD_OUT, GRAD),          \
     IS(BATCH, BATCH), IS(IN, ACT), IS(WORK, SCRATCH), IS(ROWS, ROWS), IS(POSITION_ROWS, ROWS),     \
-    IS(D, DACT), IS(CARRY, CARRY), IS(TABLE, CONST)
+    IS(D, DACT), IS(CARRY, CARRY), IS(TABLE, CONST), IS(QKV, QKV), IS(ATTENTION, ATTENTION),       \
+    IS(MID, MID), IS(UP, UP), IS(MLP, MLP), IS(LOGITS, LOGITS)
+#define OF_MICRO .optional = BIT(CELLS_IN), BOUND
 /* Folds: piece by piece, never skipped unless they say so. */
 #define OF_PIECE                                                                                   \
     .single = BIT(GRAD) | BIT(PARTIALS), .run = BIT(SRC),                                          \
@@ -30,10 +33,16 @@
     .own_block = BIT(GRAD) | BIT(PARTIALS), .tolerant = BIT(SRC), .pred = OC_PRED_NEVER,           \
     IS(GRAD, GRAD), IS(PARTIALS, PARTIALS), IS(BATCH, ORDER)
 #define OF_UPDATE                                                                                  \
-    .reads = BIT(CELLS_IN), .optional = BIT(M) | BIT(V) | BIT(COPY) | BIT(STATE),                  \
     .own_block = BIT(GRAD) | BIT(MASTER) | BIT(M) | BIT(V) | BIT(COPY) | BIT(PARTIALS),            \
     .pred = OC_PRED_ALWAYS, IS(CELLS_IN, RESULT), IS(STATE, RESULT), IS(GRAD, GRAD), IS(M, M),     \
     IS(V, V), IS(COPY, WEIGHT), IS(PARTIALS, PARTIALS)
+
+#define OF_UPDATE_LATE                                                                             \
+    .reads = BIT(CELLS_IN) | BIT(GRAD), .folds = BIT(MASTER),                                      \
+    .single = BIT(GRAD) | BIT(MASTER) | BIT(M) | BIT(V), OF_UPDATE
+#define OF_UPDATE_EARLY                                                                            \
+    .reads = BIT(CELLS_IN), .writes = BIT(PARTIALS), .folds = BIT(MASTER) | BIT(GRAD),             \
+    .run = BIT(GRAD), .single = BIT(MASTER) | BIT(M) | BIT(V) | BIT(PARTIALS), OF_UPDATE
 
 static const struct {
     oc_body_id body;
@@ -88,13 +97,25 @@ static const struct {
      {.reads = BIT(WEIGHT) | BIT(ROWS) | BIT(POSITION_ROWS),
       .writes = BIT(OUT) | BIT(WORK),
       OF_MICRO}},
-    {OC_BODY_LAYER_FORWARD,
-     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH),
-      .writes = BIT(OUT) | BIT(SAVE) | BIT(WORK),
-      OF_MICRO}},
+    {OC_BODY_PART_IN,
+     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH), .writes = BIT(QKV) | BIT(WORK), OF_MICRO}},
+    {OC_BODY_PART_ATTENTION,
+     {.reads = BIT(QKV) | BIT(BATCH), .writes = BIT(ATTENTION) | BIT(WORK), OF_MICRO}},
+    {OC_BODY_PART_OUT,
+     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(ATTENTION), .writes = BIT(MID) | BIT(WORK), OF_MICRO}},
+    {OC_BODY_PART_MLP,
+     {.reads = BIT(WEIGHT) | BIT(MID),
+      .writes = BIT(WORK),
+      .optional = BIT(CELLS_IN) | BIT(OUT) | BIT(UP) | BIT(MLP),
+      BOUND,
+      IS(OUT, ACT)}},
     {OC_BODY_FINAL_FORWARD, {.reads = BIT(WEIGHT) | BIT(IN), .writes = BIT(STATE), OF_MICRO}},
     {OC_BODY_HEAD_FORWARD,
-     {.reads = BIT(WEIGHT) | BIT(BATCH), .writes = BIT(WORK), .folds = BIT(STATE), OF_MICRO}},
+     {.reads = BIT(WEIGHT) | BIT(BATCH),
+      .writes = BIT(WORK),
+      .folds = BIT(STATE),
+      .optional = BIT(CELLS_IN) | BIT(LOGITS),
+      BOUND}},
     {OC_BODY_LOSS,
      {.reads = BIT(BATCH),
       .writes = BIT(CELLS_OUT),
@@ -106,19 +127,24 @@ static const struct {
       .writes = BIT(WORK) | BIT(GRAD_OUT),
       .folds = BIT(STATE),
       OF_MICRO}},
+    {OC_BODY_HEAD_BACKWARD_KEPT,
+     {.reads = BIT(WEIGHT) | BIT(BATCH) | BIT(CARRY) | BIT(LOGITS),
+      .writes = BIT(WORK) | BIT(GRAD_OUT),
+      .folds = BIT(STATE),
+      OF_MICRO}},
     {OC_BODY_FINAL_BACKWARD,
      {.reads = BIT(WEIGHT) | BIT(IN),
       .writes = BIT(D) | BIT(GRAD_OUT),
       .folds = BIT(STATE),
       OF_MICRO}},
     {OC_BODY_LAYER_BACKWARD,
-     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH),
+     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH) | BIT(QKV) | BIT(ATTENTION),
       .writes = BIT(WORK) | BIT(GRAD_OUT),
-      .folds = BIT(D) | BIT(SAVE),
+      .folds = BIT(D) | BIT(UP),
       OF_MICRO}},
-    {OC_BODY_LAYER_RECOMPUTE,
-     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH),
-      .writes = BIT(WORK) | BIT(GRAD_OUT) | BIT(SAVE),
+    {OC_BODY_LAYER_BACKWARD_UP,
+     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(BATCH) | BIT(QKV) | BIT(ATTENTION),
+      .writes = BIT(WORK) | BIT(GRAD_OUT),
       .folds = BIT(D),
       OF_MICRO}},
     {OC_BODY_FRONT_BACKWARD,
@@ -199,30 +225,44 @@ static const struct {
       IS(STATE, LOSS),
       IS(CARRY, CARRY),
       IS(CELLS_OUT, RESULT)}},
-    {OC_BODY_UPDATE,
-     {.folds = BIT(MASTER),
-      .single = BIT(GRAD) | BIT(MASTER) | BIT(M) | BIT(V) | BIT(COPY),
-      OF_UPDATE}},
-    {OC_BODY_UPDATE_EARLY,
-     {.writes = BIT(PARTIALS),
-      .folds = BIT(MASTER) | BIT(GRAD),
-      .run = BIT(GRAD),
-      .single = BIT(MASTER) | BIT(M) | BIT(V) | BIT(COPY) | BIT(PARTIALS),
-      OF_UPDATE}},
+    {OC_BODY_UPDATE, {OF_UPDATE_LATE}},
+    {OC_BODY_UPDATE_THERE, {OF_UPDATE_LATE}},
+    {OC_BODY_UPDATE_EARLY, {OF_UPDATE_EARLY}},
+    {OC_BODY_UPDATE_EARLY_THERE, {OF_UPDATE_EARLY}},
+    {OC_BODY_PUBLISH,
+     {.reads = BIT(SRC) | BIT(CELLS_IN),
+      .folds = BIT(DST),
+      .run = BIT(SRC),
+      .single = BIT(DST),
+      .own_block = BIT(SRC) | BIT(DST),
+      .pred = OC_PRED_ALWAYS,
+      IS(CELLS_IN, RESULT),
+      IS(SRC, WEIGHT),
+      IS(DST, WEIGHT)}},
     {OC_BODY_POISON, {.writes = BIT(DST), .repeated = BIT(DST), .pred = OC_PRED_NEVER}},
 };
+
+static int64_t least_chunk(const oc_model *m) {
+    int64_t least = INT64_MAX;
+    for (int32_t i = m->first_head; i < m->first_head + m->n_head; i++)
+        if (m->blocks[i].rows < least) least = m->blocks[i].rows;
+    return least;
+}
 
 /* The room that a role takes, where it is the same for every block. */
 static void room(const build *b, oc_body_id body, oc_signature *g) {
     const oc_build_spec *s = b->spec;
     const oc_build_sizes *z = &s->sizes;
     uint64_t tokens = (uint64_t)(s->batch * s->seq);
-    bool head = body == OC_BODY_HEAD_FORWARD || body == OC_BODY_HEAD_BACKWARD;
+    bool head = body == OC_BODY_HEAD_FORWARD || body == OC_BODY_HEAD_BACKWARD ||
+                body == OC_BODY_HEAD_BACKWARD_KEPT;
     bool of_micro = body >= OC_BODY_EMBED && body <= OC_BODY_SCALE_ROWS;
     if (!of_micro) return;
     bool rows_out = body == OC_BODY_FRONT_BACKWARD;
     g->bytes[OC_ROLE_WORK] = head ? z->head_work_bytes : z->work_bytes;
-    g->bytes[OC_ROLE_SAVE] = z->save_bytes;
+    for (int v = 0; v < OC_SAVED_COUNT; v++)
+        g->bytes[OC_ROLE_QKV + v] = z->saved_bytes[v];
+    g->bytes[OC_ROLE_LOGITS] = oc_build_logits_bytes(s, least_chunk(s->model));
     g->bytes[OC_ROLE_IN] = g->bytes[OC_ROLE_D] = z->act_bytes;
     g->bytes[OC_ROLE_OUT] = rows_out ? z->row_bytes : z->act_bytes;
     g->bytes[OC_ROLE_ROWS] = z->row_bytes;
@@ -231,25 +271,58 @@ static void room(const build *b, oc_body_id body, oc_signature *g) {
     g->bytes[OC_ROLE_BATCH] = OC_BATCH_ARRAYS * 4 * tokens;
 }
 
-/* What depends on the model: a body that computes positions has their table; updates have the
- * optimizer's states; late rows are written by the first micro-batch and folded by the others. */
+/* Updates have the optimizer's states. New weights stand at their place at home, or anywhere on
+ * their way there; in fp32 the master is the weight unless they have different homes. */
+static void adapt_update(const build *b, oc_body_id body, oc_signature *g) {
+    const oc_build_spec *s = b->spec;
+    bool away = oc_build_any(s, oc_build_publishes), wide = s->dtype == OC_F32;
+    g->what[OC_ROLE_MASTER] = !wide ? OC_V_MASTER : away ? OC_V_NONE : OC_V_WEIGHT;
+    for (int k = 0; k < STATE_ROWS; k++)
+        if (oc_state_rows[k].kept(s)) g->folds |= 1u << oc_state_rows[k].role;
+    if (away)
+        g->optional |= BIT(COPY);
+    else if (!wide)
+        g->folds |= BIT(COPY);
+    *(away ? &g->run : &g->single) |= BIT(COPY);
+    if (body == OC_BODY_UPDATE_THERE || body == OC_BODY_UPDATE_EARLY_THERE) g->reads |= BIT(STATE);
+}
+
+/* A part reads its own pieces of the weights, if it has any. */
+static void adapt_part(const build *b, oc_part p, oc_signature *g) {
+    g->part_first = b->parts[p].first;
+    g->part_count = b->parts[p].count;
+    g->whole &= ~BIT(WEIGHT);
+    g->part = BIT(WEIGHT);
+    if (g->part_count > 0) g->reads |= BIT(WEIGHT);
+    if (p == OC_PART_MLP && oc_build_parallel(b->spec)) g->reads |= BIT(IN);
+}
+
+static void adapt_layer(const build *b, oc_body_id body, oc_signature *g) {
+    const oc_decoder_spec *d = &b->spec->model->decoder;
+    bool part = body >= OC_BODY_PART_IN && body <= OC_BODY_PART_MLP;
+    bool backward = body == OC_BODY_LAYER_BACKWARD || body == OC_BODY_LAYER_BACKWARD_UP;
+    bool turns = backward || body == OC_BODY_PART_IN || body == OC_BODY_PART_ATTENTION;
+    if (part) adapt_part(b, (oc_part)(body - OC_BODY_PART_IN), g);
+    if (turns && b->ids->table != OC_NO_BUFFER) g->reads |= BIT(TABLE);
+    if (!backward) return;
+    if (oc_program_backward_reads(d, OC_SAVED_MID)) g->reads |= BIT(MID);
+    if (oc_program_backward_reads(d, OC_SAVED_MLP)) g->folds |= BIT(MLP);
+}
+
+/* What depends on the model: a body that computes positions has their table; frozen blocks have no
+ * gradient; late rows are written by the first micro-batch and folded by the others. */
 static void adapt(const build *b, oc_body_id body, oc_signature *g) {
     const oc_build_spec *s = b->spec;
-    bool layer = body == OC_BODY_LAYER_FORWARD || body == OC_BODY_LAYER_BACKWARD ||
-                 body == OC_BODY_LAYER_RECOMPUTE;
     bool turns = s->place.interleave && s->micros > 1;
-    bool updates = body == OC_BODY_UPDATE || body == OC_BODY_UPDATE_EARLY;
+    bool updates = body >= OC_BODY_UPDATE && body <= OC_BODY_UPDATE_EARLY_THERE;
     bool sums = body == OC_BODY_FOLD_LOSS || body == OC_BODY_FOLD_LOSS_FIRST;
     if (sums && !turns) g->full |= BIT(SRC); /* a turn has one micro-batch of two */
-    if (layer && b->ids->table != OC_NO_BUFFER) g->reads |= BIT(TABLE);
-    if (body == OC_BODY_UPDATE) g->reads |= BIT(GRAD);
-    if (!updates) return;
-    g->what[OC_ROLE_MASTER] = s->dtype == OC_F32 ? OC_V_WEIGHT : OC_V_MASTER;
-    if (s->has_m) g->folds |= BIT(M);
-    if (s->has_v) g->folds |= BIT(V);
-    if (s->dtype != OC_F32) g->folds |= BIT(COPY);
-    if (b->scalars_copy != OC_NO_BUFFER) g->reads |= BIT(STATE);
-    g->optional = 0;
+    adapt_layer(b, body, g);
+    if (oc_build_any(s, oc_build_frozen) && (g->writes & BIT(GRAD_OUT))) {
+        g->writes &= ~BIT(GRAD_OUT);
+        g->optional |= BIT(GRAD_OUT);
+    }
+    if (updates) adapt_update(b, body, g);
 }
 
 void oc_build_signatures(build *b) {
@@ -265,6 +338,7 @@ void oc_build_signatures(build *b) {
         oc_plan_signature(b->pb, (uint16_t)table[i].body, g);
     }
     for (int32_t i = 0; i < b->spec->model->n_blocks; i++)
-        oc_plan_block(b->pb, b->spec->model->blocks[i].elements);
+        oc_plan_block(b->pb, (oc_block_size){b->spec->model->blocks[i].elements,
+                                             !oc_build_trains(b->spec, (uint32_t)i)});
     oc_plan_piece(b->pb, b->spec->place.piece_elements);
 }

@@ -3,7 +3,7 @@
 
 static const oc_value none = {0};
 
-static oc_value scratch(void) { return oc_value_of(OC_V_SCRATCH, 0, 0, 0); }
+oc_value oc_step_scratch(void) { return oc_value_of(OC_V_SCRATCH, 0, 0, 0); }
 static oc_value batch_value(uint32_t micro) { return oc_value_of(OC_V_BATCH, 0, micro, 0); }
 
 /* ---- cells on the device ---- */
@@ -13,26 +13,25 @@ static oc_buffer_id batch_at(const build *b) {
     return oc_build_away(b) ? b->batch_copy : b->ids->batch;
 }
 
-static void reads_batch(build *b, uint32_t micro) {
+void oc_step_reads_batch(build *b, uint32_t micro) {
     oc_emit_access(b, OC_ROLE_BATCH, OC_READ, batch_at(b), micro, 1, batch_value(micro), none);
 }
 
 static void fetch_batch(build *b, uint32_t micro) {
     if (!oc_build_away(b)) return;
     uint64_t bytes = oc_dry(b) ? 0 : oc_plan_buffer_at(b->pb, b->ids->batch)->piece_bytes;
-    oc_emit_copy(b, OC_OP_FETCH, OC_LANE_H2D, b->ids->batch, micro, b->batch_copy, micro, bytes,
-                 batch_value(micro), (int32_t)micro);
+    oc_route_copy(b, b->ids->batch, micro, b->batch_copy, micro, bytes, batch_value(micro),
+                  (int32_t)micro);
 }
 
 static oc_value carry_value(void) { return oc_value_of(OC_V_CARRY, 0, 0, 0); }
 
 static void fetch_scale(build *b) {
     if (!oc_build_away(b)) return;
-    oc_emit_copy(b, OC_OP_FETCH, OC_LANE_H2D, b->ids->carry, 0, b->scale_copy, 0, sizeof(float),
-                 carry_value(), -1);
+    oc_route_copy(b, b->ids->carry, 0, b->scale_copy, 0, sizeof(float), carry_value(), -1);
 }
 
-static void reads_table(build *b) {
+void oc_step_reads_table(build *b) {
     if (b->ids->table != OC_NO_BUFFER) oc_emit_cell(b, OC_ROLE_TABLE, b->ids->table);
 }
 
@@ -41,14 +40,13 @@ static void reads_table(build *b) {
 /* Rows come from homes: where these are away from the device, its link reads them by the batch that
  * lies beside them. */
 static void fetch_rows(build *b, uint32_t micro, uint32_t block, uint32_t blocks, oc_buffer_id to) {
-    bool resident = b->spec->place.resident;
-    oc_buffer_id index = resident ? batch_at(b) : b->ids->batch;
-    oc_emit_begin(b, OC_OP_FETCH_ROWS, resident ? OC_LANE_COMPUTE : OC_LANE_H2D, OC_BODY_FETCH_ROWS,
-                  block, micro);
+    bool away = oc_build_streams(b->spec, block);
+    oc_buffer_id index = away ? b->ids->batch : batch_at(b);
+    if (oc_dry(b)) return;
+    oc_route_begin(b, OC_BODY_FETCH_ROWS, b->ids->weight[block], to, block, micro);
+    b->op.kind = OC_OP_FETCH_ROWS;
     b->op.blocks = blocks;
     b->op.index = index;
-    bool positions = b->spec->model->blocks[block].kind == OC_BLOCK_POSITION;
-    b->op.demand.bytes = positions ? b->spec->sizes.act_bytes : b->spec->sizes.row_bytes;
     oc_emit_if_live(b, micro);
     oc_emit_op(b);
     for (uint32_t i = block; i < block + blocks; i++)
@@ -88,47 +86,11 @@ static void embed(build *b, uint32_t micro) {
         oc_emit_read(b, OC_ROLE_POSITION_ROWS, b->position_rows, 1,
                      oc_value_of(OC_V_ROWS, (uint32_t)m->position_block, micro, 0));
     oc_emit_write(b, OC_ROLE_OUT, out, 1, oc_act_value(0, micro));
-    if (front) oc_emit_write(b, OC_ROLE_WORK, b->work, 1, scratch());
+    if (front) oc_emit_write(b, OC_ROLE_WORK, b->work, 1, oc_step_scratch());
     oc_acts_retire(b, 0, micro, out);
 }
 
 /* ---- forward ---- */
-
-static bool keeps(const build *b, uint32_t layer) {
-    bool trains = b->kind.part != PART_EVAL;
-    return trains && (int32_t)layer >= b->spec->model->n_layers - b->spec->place.kept_layers;
-}
-
-static oc_buffer_id save_of(const build *b, uint32_t layer, uint32_t micro) {
-    uint32_t kept = (uint32_t)b->spec->place.kept_layers;
-    return b->saves[micro * kept + layer - ((uint32_t)b->spec->model->n_layers - kept)];
-}
-
-static oc_value save_value(uint32_t layer, uint32_t micro) {
-    return oc_value_of(OC_V_SAVE, layer, micro, 0);
-}
-
-static void layer_forward(build *b, uint32_t layer, uint32_t micro) {
-    uint32_t block = (uint32_t)b->spec->model->first_layer + layer;
-    oc_buffer_id w = oc_weights_use(b, block);
-    oc_buffer_id in = oc_acts_use(b, layer, micro);
-    oc_buffer_id out = oc_acts_make(b, layer + 1, micro);
-    oc_emit_begin(b, OC_OP_FORWARD, OC_LANE_COMPUTE, OC_BODY_LAYER_FORWARD, block, micro);
-    b->op.demand.flops = b->spec->sizes.layer_flops;
-    oc_emit_if_live(b, micro);
-    oc_emit_op(b);
-    oc_weights_read(b, block, w);
-    oc_emit_read(b, OC_ROLE_IN, in, 1, oc_act_value(layer, micro));
-    reads_batch(b, micro);
-    reads_table(b);
-    oc_emit_write(b, OC_ROLE_OUT, out, 1, oc_act_value(layer + 1, micro));
-    if (keeps(b, layer))
-        oc_emit_write(b, OC_ROLE_SAVE, save_of(b, layer, micro), 1, save_value(layer, micro));
-    else
-        oc_emit_write(b, OC_ROLE_SAVE, b->save_scratch, 1, scratch());
-    oc_emit_write(b, OC_ROLE_WORK, b->work, 1, scratch());
-    oc_acts_retire(b, layer + 1, micro, out);
-}
 
 static oc_value state_value(uint32_t micro, uint32_t stage) {
     return oc_value_of(OC_V_HEAD_STATE, 0, micro, stage);
@@ -154,16 +116,32 @@ static void fold_state(build *b, uint32_t micro) {
                    state_value(micro, stage + 1));
 }
 
+/* Turns take a micro-batch through the head one after the other, and share its place. */
+static oc_buffer_id logits_at(const build *b, uint32_t index, uint32_t micro) {
+    uint32_t set = b->spec->place.interleave ? 0 : micro;
+    return b->logits[set * (uint32_t)b->spec->place.kept_logits + index];
+}
+
+static oc_value logits_value(uint32_t block, uint32_t micro) {
+    return oc_value_of(OC_V_LOGITS, block, micro, 0);
+}
+
+static bool keeps_logits(const build *b, uint32_t block, uint32_t *index) {
+    return b->kind.part != PART_EVAL && oc_build_keeps_logits(b->spec, block, index);
+}
+
 static void head_forward(build *b, uint32_t block, uint32_t micro) {
+    uint32_t kept;
     oc_buffer_id w = oc_weights_use(b, block);
     oc_emit_begin(b, OC_OP_FORWARD, OC_LANE_COMPUTE, OC_BODY_HEAD_FORWARD, block, micro);
-    b->op.demand.flops = b->spec->sizes.head_row_flops * (double)b->spec->model->blocks[block].rows;
     oc_emit_if_live(b, micro);
     oc_emit_op(b);
     oc_weights_read(b, block, w);
-    reads_batch(b, micro);
+    oc_step_reads_batch(b, micro);
     fold_state(b, micro);
-    oc_emit_write(b, OC_ROLE_WORK, b->head_work, 1, scratch());
+    oc_emit_write(b, OC_ROLE_WORK, b->head_work, 1, oc_step_scratch());
+    if (keeps_logits(b, block, &kept))
+        oc_emit_write(b, OC_ROLE_LOGITS, logits_at(b, kept, micro), 1, logits_value(block, micro));
 }
 
 /* Where the session and the step's sum read it. */
@@ -174,12 +152,10 @@ static void loss(build *b, uint32_t micro) {
     oc_emit_begin(b, OC_OP_LOSS, OC_LANE_COMPUTE, OC_BODY_LOSS, 0, micro);
     oc_emit_if_live(b, micro);
     oc_emit_op(b);
-    reads_batch(b, micro);
+    oc_step_reads_batch(b, micro);
     fold_state(b, micro);
     oc_emit_access(b, OC_ROLE_CELLS_OUT, OC_WRITE, to, micro, 1, v, none);
-    if (away)
-        oc_emit_copy(b, OC_OP_RETIRE, OC_LANE_D2H, to, micro, b->ids->losses, micro, 8, v,
-                     (int32_t)micro);
+    if (away) oc_route_copy(b, to, micro, b->ids->losses, micro, 8, v, (int32_t)micro);
 }
 
 static void begin_group(build *b, uint32_t lo, uint32_t hi) {
@@ -207,29 +183,34 @@ static void reads_scale(build *b) {
                  carry_value());
 }
 
-static void writes_grad(build *b, oc_buffer_id g, uint32_t block, uint32_t micro) {
+/* Nothing of a frozen block. */
+void oc_step_writes_grad(build *b, oc_buffer_id g, uint32_t block, uint32_t micro) {
+    if (g == OC_NO_BUFFER) return;
     oc_emit_write(b, OC_ROLE_GRAD_OUT, g, oc_build_pieces(b->spec, block),
                   oc_grad_raw(b->spec, block, micro, 0));
     oc_grads_settle(b, block, micro, g);
 }
 
 static void head_backward(build *b, uint32_t block, uint32_t micro) {
+    uint32_t kept = 0;
+    bool there = keeps_logits(b, block, &kept);
     oc_buffer_id w = oc_weights_use(b, block);
     oc_buffer_id g = oc_grads_make(b, block, micro);
-    oc_emit_begin(b, OC_OP_BACKWARD, OC_LANE_COMPUTE, OC_BODY_HEAD_BACKWARD, block, micro);
-    b->op.demand.flops =
-        3 * b->spec->sizes.head_row_flops * (double)b->spec->model->blocks[block].rows;
+    oc_emit_begin(b, OC_OP_BACKWARD, OC_LANE_COMPUTE,
+                  there ? OC_BODY_HEAD_BACKWARD_KEPT : OC_BODY_HEAD_BACKWARD, block, micro);
     oc_emit_if_live(b, micro);
     oc_emit_op(b);
     oc_weights_read(b, block, w);
-    reads_batch(b, micro);
+    oc_step_reads_batch(b, micro);
     reads_scale(b);
+    if (there)
+        oc_emit_read(b, OC_ROLE_LOGITS, logits_at(b, kept, micro), 1, logits_value(block, micro));
     fold_state(b, micro);
-    oc_emit_write(b, OC_ROLE_WORK, b->head_work, 1, scratch());
-    writes_grad(b, g, block, micro);
+    oc_emit_write(b, OC_ROLE_WORK, b->head_work, 1, oc_step_scratch());
+    oc_step_writes_grad(b, g, block, micro);
 }
 
-static oc_value d_value(uint32_t layer, uint32_t micro) {
+oc_value oc_step_d_value(uint32_t layer, uint32_t micro) {
     return oc_value_of(OC_V_DACT, layer, micro, 0);
 }
 
@@ -245,34 +226,8 @@ static void final_backward(build *b, uint32_t micro) {
     oc_weights_read(b, block, w);
     oc_emit_read(b, OC_ROLE_IN, in, 1, oc_act_value(layers, micro));
     fold_state(b, micro);
-    oc_emit_write(b, OC_ROLE_D, b->ds[micro], 1, d_value(layers, micro));
-    writes_grad(b, g, block, micro);
-}
-
-static void layer_backward(build *b, uint32_t layer, uint32_t micro) {
-    uint32_t block = (uint32_t)b->spec->model->first_layer + layer;
-    bool kept = keeps(b, layer);
-    oc_buffer_id w = oc_weights_use(b, block);
-    oc_buffer_id in = oc_acts_use(b, layer, micro);
-    oc_buffer_id g = oc_grads_make(b, block, micro);
-    oc_emit_begin(b, OC_OP_BACKWARD, OC_LANE_COMPUTE,
-                  kept ? OC_BODY_LAYER_BACKWARD : OC_BODY_LAYER_RECOMPUTE, block, micro);
-    b->op.demand.flops = (kept ? 2 : 3) * b->spec->sizes.layer_flops;
-    oc_emit_if_live(b, micro);
-    oc_emit_op(b);
-    oc_weights_read(b, block, w);
-    oc_emit_read(b, OC_ROLE_IN, in, 1, oc_act_value(layer, micro));
-    reads_batch(b, micro);
-    reads_table(b);
-    oc_emit_access(b, OC_ROLE_D, OC_FOLD, b->ds[micro], 0, 1, d_value(layer + 1, micro),
-                   d_value(layer, micro));
-    if (kept)
-        oc_emit_access(b, OC_ROLE_SAVE, OC_FOLD, save_of(b, layer, micro), 0, 1,
-                       save_value(layer, micro), scratch());
-    else
-        oc_emit_write(b, OC_ROLE_SAVE, b->save_scratch, 1, scratch());
-    oc_emit_write(b, OC_ROLE_WORK, b->work, 1, scratch());
-    writes_grad(b, g, block, micro);
+    oc_emit_write(b, OC_ROLE_D, b->ds[micro], 1, oc_step_d_value(layers, micro));
+    oc_step_writes_grad(b, g, block, micro);
 }
 
 static void front_backward(build *b, uint32_t micro) {
@@ -285,10 +240,10 @@ static void front_backward(build *b, uint32_t micro) {
     oc_emit_op(b);
     oc_weights_read(b, block, w);
     reads_token_rows(b, micro);
-    oc_emit_read(b, OC_ROLE_D, b->ds[micro], 1, d_value(0, micro));
+    oc_emit_read(b, OC_ROLE_D, b->ds[micro], 1, oc_step_d_value(0, micro));
     oc_emit_write(b, OC_ROLE_OUT, b->front_drows, 1, oc_row_gradient(b->spec->model, micro));
-    oc_emit_write(b, OC_ROLE_WORK, b->work, 1, scratch());
-    writes_grad(b, g, block, micro);
+    oc_emit_write(b, OC_ROLE_WORK, b->work, 1, oc_step_scratch());
+    oc_step_writes_grad(b, g, block, micro);
 }
 
 static void scale_rows(build *b, uint32_t micro) {
@@ -297,22 +252,38 @@ static void scale_rows(build *b, uint32_t micro) {
                   micro);
     oc_emit_if_live(b, micro);
     oc_emit_op(b);
-    oc_emit_access(b, OC_ROLE_D, OC_FOLD, b->ds[micro], 0, 1, d_value(0, micro),
+    oc_emit_access(b, OC_ROLE_D, OC_FOLD, b->ds[micro], 0, 1, oc_step_d_value(0, micro),
                    oc_row_gradient(m, micro));
 }
 
 /* The gradients of the embedding's and the positions' rows leave as rows. */
 static void embed_backward(build *b, uint32_t micro) {
-    const oc_model *m = b->spec->model;
+    const oc_build_spec *s = b->spec;
+    const oc_model *m = s->model;
     oc_buffer_id d = b->ds[micro];
-    if (b->dpositions != b->drows) oc_grads_retire_rows(b, micro, d, true);
+    bool rows = oc_build_trains_rows(s), positions = oc_build_trains_positions(s);
+    if (positions && b->dpositions != b->drows) oc_grads_retire_rows(b, micro, d, true);
     if (m->front_block >= 0) {
-        front_backward(b, micro);
+        if (rows || oc_build_trains_front(s)) front_backward(b, micro);
         d = b->front_drows;
-    } else if (oc_build_rows_differ(m)) {
+    } else if (rows && oc_build_rows_differ(m)) {
         scale_rows(b, micro);
     }
-    oc_grads_retire_rows(b, micro, d, false);
+    if (rows || (positions && b->dpositions == b->drows)) oc_grads_retire_rows(b, micro, d, false);
+}
+
+/* Whether a backward has to reach so far down: something there or below is trained. */
+static bool reaches(const build *b, uint32_t layer) { return (int32_t)layer >= b->lowest; }
+
+static bool reaches_final(const build *b) {
+    const oc_build_spec *s = b->spec;
+    uint32_t final = (uint32_t)s->model->final_norm_block;
+    return oc_build_trains(s, final) || b->lowest < s->model->n_layers;
+}
+
+static bool reaches_rows(const build *b) {
+    const oc_build_spec *s = b->spec;
+    return oc_build_trains_rows(s) || oc_build_trains_positions(s) || oc_build_trains_front(s);
 }
 
 static void head_backward_group(build *b, uint32_t lo, uint32_t hi) {
@@ -320,7 +291,7 @@ static void head_backward_group(build *b, uint32_t lo, uint32_t hi) {
     for (uint32_t c = (uint32_t)m->n_head; c-- > 0;)
         for (uint32_t a = lo; a < hi; a++)
             head_backward(b, (uint32_t)m->first_head + c, a);
-    for (uint32_t a = lo; a < hi; a++)
+    for (uint32_t a = lo; a < hi && reaches_final(b); a++)
         final_backward(b, a);
 }
 
@@ -329,12 +300,12 @@ static void head_backward_group(build *b, uint32_t lo, uint32_t hi) {
 static void layers(build *b, uint32_t lo, uint32_t hi, uint32_t next, uint32_t end) {
     uint32_t n = (uint32_t)b->spec->model->n_layers;
     for (uint32_t l = 0; l < n; l++) {
-        for (uint32_t a = lo; a < hi; a++)
-            layer_backward(b, n - 1 - l, a);
+        for (uint32_t a = lo; a < hi && reaches(b, n - 1 - l); a++)
+            oc_layer_backward(b, n - 1 - l, a);
         for (uint32_t a = next; a < end; a++)
-            layer_forward(b, l, a);
+            oc_layer_forward(b, l, a);
     }
-    for (uint32_t a = lo; a < hi; a++)
+    for (uint32_t a = lo; a < hi && reaches_rows(b); a++)
         embed_backward(b, a);
 }
 

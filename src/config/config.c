@@ -43,22 +43,29 @@ static void set_defaults(oc_config *c) {
     c->loss_scale.window = 1000;
     c->loss_scale.hysteresis = 2;
     c->loss_scale.min_scale = 1;
+    c->optimizer_ratio = 1;
+    c->resident_blocks = -1;
+}
+
+static void release_list(char ***list, int32_t *n) {
+    while (*n > 0)
+        free((*list)[--*n]);
+    free(*list);
+    *list = NULL;
 }
 
 void oc_config_free(oc_config *c) {
     if (!c) return;
-    for (int32_t i = 0; i < c->n_data; i++)
-        free(c->data[i]);
-    for (int32_t i = 0; i < c->n_eval_data; i++)
-        free(c->eval_data[i]);
+    release_list(&c->data, &c->n_data);
+    release_list(&c->eval_data, &c->n_eval_data);
+    release_list(&c->freeze, &c->n_freeze);
+    release_list(&c->train_only, &c->n_train_only);
     char *const texts[] = {c->path,        c->model_dir,   c->init_dir, c->output,
                            c->tokenizer,   c->config_file, c->log_path, c->trace_path,
                            c->resume_path, c->nvme_path,   c->text,     c->input,
                            c->messages};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
-    free(c->data);
-    free(c->eval_data);
     free(c);
 }
 
@@ -238,6 +245,16 @@ static oc_status whole_quotient(int64_t train, const char *what, int64_t part, i
     return OC_OK;
 }
 
+/* --grad-accum has its limit in the table: what is left is a quotient. */
+static oc_status check_accum(const oc_config *c, oc_error *err) {
+    if (c->grad_accum <= OC_ACCUM_MOST || c->command == OC_CMD_EVAL) return OC_OK;
+    return oc_fail(err, OC_E_INVALID,
+                   "train-batch %lld is %lld micro-batches of %lld, more than a step's %d: use a "
+                   "larger micro-batch",
+                   (long long)c->train_batch, (long long)c->grad_accum, (long long)c->micro_batch,
+                   OC_ACCUM_MOST);
+}
+
 /* train = micro x accum x world. Given values are > 0; `choose`: micro is left to the planner. */
 static oc_status batch_equation(oc_config *c, int32_t world, oc_error *err) {
     bool choose = oc_config_origin(c, "micro-batch") != OC_FROM_DEFAULT && c->micro_batch == 0;
@@ -274,7 +291,7 @@ static oc_status batch_equation(oc_config *c, int32_t world, oc_error *err) {
     c->train_batch = train;
     c->micro_batch = micro;
     c->grad_accum = accum;
-    return OC_OK;
+    return check_accum(c, err);
 }
 
 /* org/name: its directory in the Hugging Face cache. */
@@ -382,6 +399,8 @@ static oc_status check_values(const oc_config *c, int32_t world, oc_error *err) 
     if (c->schedule.kind == OC_LR_DS_ONE_CYCLE && c->schedule.cycle.max_lr < 0)
         return oc_fail(err, OC_E_INVALID,
                        "--lr-schedule OneCycle needs the scheduler.params of a --config file");
+    if (c->n_freeze > 0 && c->n_train_only > 0)
+        return oc_fail(err, OC_E_INVALID, "--freeze and --train-only exclude each other");
     if (c->overwrite && c->resume)
         return oc_fail(err, OC_E_INVALID, "--resume and --overwrite exclude each other");
     if (world != 1)
@@ -420,8 +439,23 @@ static void note_idle(const oc_config *c, FILE *notes) {
         fprintf(notes, "--momentum has an effect with --optimizer sgd only\n");
 }
 
+/* Of two lists of which only one may be there, a flag's goes before the file's. */
+static void settle_patterns(oc_config *c, FILE *notes) {
+    bool freeze = oc_config_origin(c, "freeze") == OC_FROM_FLAG;
+    bool train = oc_config_origin(c, "train-only") == OC_FROM_FLAG;
+    if (freeze == train || c->n_freeze == 0 || c->n_train_only == 0) return;
+    if (notes)
+        fprintf(notes, "--%s overrides the file's %s\n", freeze ? "freeze" : "train-only",
+                freeze ? "train-only" : "freeze");
+    if (freeze)
+        release_list(&c->train_only, &c->n_train_only);
+    else
+        release_list(&c->freeze, &c->n_freeze);
+}
+
 /* A flag beats the file also where the file's option has another name. */
 static void settle_rivals(oc_config *c, FILE *notes) {
+    settle_patterns(c, notes);
     char **dirs[] = {&c->model_dir, &c->init_dir};
     static const char *const names[] = {"model", "init"};
     for (int i = 0; i < 2; i++) {
@@ -482,7 +516,15 @@ static bool not_in_run(const oc_config *c, const oc_option *o) {
     return strcmp(name, "train-batch") == 0 && c->micro_batch > 0 && c->grad_accum > 0;
 }
 
-oc_status oc_config_write(const oc_config *c, const char *path, oc_error *err) {
+static void add_facts(json_t *run, const oc_run_facts *facts) {
+    if (!facts) return;
+    (void)json_object_set_new(run, "parameters", json_integer((json_int_t)facts->parameters));
+    (void)json_object_set_new(run, "trained_parameters",
+                              json_integer((json_int_t)facts->trained_parameters));
+}
+
+oc_status oc_config_write(const oc_config *c, const oc_run_facts *facts, const char *path,
+                          oc_error *err) {
     json_t *options = json_object();
     for (size_t i = 0; i < oc_options_count(); i++) {
         const oc_option *o = oc_options_at(i);
@@ -492,6 +534,7 @@ oc_status oc_config_write(const oc_config *c, const char *path, oc_error *err) {
     }
     json_t *root = json_pack("{s:{s:s, s:s, s:o}}", "outcore", "version", OC_VERSION, "command",
                              command_names[c->command], "options", options);
+    add_facts(json_object_get(root, "outcore"), facts);
     char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     if (!text) return oc_fail(err, OC_E_MEMORY, "no memory to write %s", path);

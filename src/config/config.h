@@ -30,7 +30,12 @@ typedef enum oc_command {
 } oc_command;
 
 typedef enum oc_home { OC_HOME_AUTO, OC_HOME_DEVICE, OC_HOME_HOST, OC_HOME_NVME } oc_home;
-typedef enum oc_recompute { OC_RECOMPUTE_AUTO, OC_RECOMPUTE_FULL, OC_RECOMPUTE_NONE } oc_recompute;
+typedef enum oc_recompute {
+    OC_RECOMPUTE_AUTO,
+    OC_RECOMPUTE_FULL,
+    OC_RECOMPUTE_NONE,
+    OC_RECOMPUTE_LIST /* recompute_list, and nothing else */
+} oc_recompute;
 typedef enum oc_order {
     OC_ORDER_AUTO,
     OC_ORDER_DEPTH_FIRST,
@@ -47,6 +52,7 @@ const char *oc_command_name(oc_command c); /* "train" */
 typedef enum oc_origin { OC_FROM_DEFAULT, OC_FROM_FILE, OC_FROM_FLAG } oc_origin;
 
 enum { OC_OPTIONS_MAX = 128 };
+enum { OC_ACCUM_MOST = 1 << 20 }; /* micro-batches of a step */
 
 /* Fields hold their defaults until something sets them; origin[] tells whether something did. */
 typedef struct oc_config {
@@ -58,10 +64,14 @@ typedef struct oc_config {
     bool generation_prompt, show_labels;
     char *model_dir; /* --model */
     char *init_dir;  /* --init */
-    char **data;
+    char **data;     /* lists: the count stands right behind */
     int32_t n_data;
     char **eval_data;
     int32_t n_eval_data;
+    char **freeze; /* patterns over tensors' names; at most one of the two lists */
+    int32_t n_freeze;
+    char **train_only;
+    int32_t n_train_only;
     char *output;
     char *tokenizer; /* "bytes" or a directory; NULL: the model's */
     char *config_file;
@@ -107,15 +117,18 @@ typedef struct oc_config {
         double min_scale;
     } loss_scale;
     int32_t zero_stage;
+    double optimizer_ratio; /* of the optimizer's states, that offload_optimizer is for; 1: all */
 
     /* placement; AUTO and 0 are decided by the planner and logged */
     oc_home weights_home, optimizer_home, act_home;
     oc_recompute recompute;
+    uint32_t recompute_list; /* bits 1 << oc_saved, bit OC_SAVED_COUNT: logits */
     oc_order order;
     oc_early early_updates;
-    int32_t slots, slabs; /* weight slots, gradient slabs */
-    uint64_t piece_bytes; /* of the compute dtype */
-    uint64_t delay_seed;  /* tests: random delays around ops; 0 none */
+    int32_t slots, slabs;    /* weight slots, gradient slabs */
+    int64_t resident_blocks; /* whose states stay on the device; -1: the planner's choice */
+    uint64_t piece_bytes;    /* of the compute dtype */
+    uint64_t delay_seed;     /* tests: random delays around ops; 0 none */
 } oc_config;
 
 /* Parse argv after the command word. Refusals name the option and the nearest known. notes, when
@@ -138,8 +151,14 @@ OC_NODISCARD oc_status oc_config_check_early(const oc_config *c, oc_dtype dtype,
                                              oc_error *err);
 void oc_config_free(oc_config *c);
 
-/* The resolved run as JSON (run.json); read back by --config. */
-OC_NODISCARD oc_status oc_config_write(const oc_config *c, const char *path, oc_error *err);
+/* What a run's configuration alone does not say of it. */
+typedef struct oc_run_facts {
+    uint64_t parameters, trained_parameters;
+} oc_run_facts;
+
+/* The resolved run as JSON (run.json); read back by --config. facts may be NULL. */
+OC_NODISCARD oc_status oc_config_write(const oc_config *c, const oc_run_facts *facts,
+                                       const char *path, oc_error *err);
 
 /* Was the option set by a flag or a file? option: its canonical name without "--". */
 oc_origin oc_config_origin(const oc_config *c, const char *option);

@@ -220,7 +220,7 @@ static const oc_key table[] = {
     LISTED(OPTIM "pipeline_write", TRUTH),
     LISTED(OPTIM "fast_init", TRUTH),
     LISTED(OPTIM "cpuadam_cores_perc", REAL),
-    DEFAULT(OPTIM "ratio", "1", NULL),
+    FIELD(OPTIM "ratio", "optimizer-ratio"),
     DEFAULT(OPTIM "super_offload", "false", NULL),
 
     BLOCK("aio"),

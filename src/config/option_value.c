@@ -1,5 +1,7 @@
 #include "config/options.h"
 
+#include "model/program.h" /* oc_saved */
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -46,6 +48,9 @@ static oc_status parse_int(const oc_option *o, const char *text, int64_t *out, o
     return OC_OK;
 }
 
+/* What stands for "auto": no value that can be asked for. */
+static int64_t auto_of(const oc_option *o) { return (int64_t)o->least - 1; }
+
 static oc_status set_number(void *field, const oc_option *o, const char *text, oc_error *err) {
     int64_t i = 0;
     if (o->type == OC_T_REAL) {
@@ -55,7 +60,7 @@ static oc_status set_number(void *field, const oc_option *o, const char *text, o
         return OC_OK;
     }
     if (o->type == OC_T_INT_AUTO && strcmp(text, "auto") == 0)
-        i = 0;
+        i = auto_of(o);
     else
         OC_TRY(parse_int(o, text, &i, err));
     if (o->type == OC_T_INT32) {
@@ -75,9 +80,17 @@ static oc_status set_text(char **field, const char *text, oc_error *err) {
     return OC_OK;
 }
 
-/* data and eval_data: each list's count stands right behind its pointer. */
+/* Each list's count stands right behind its pointer. */
+#define COUNT_FOLLOWS(list)                                                                        \
+    _Static_assert(offsetof(oc_config, n_##list) == offsetof(oc_config, list) + sizeof(char **),   \
+                   "the count stands behind the list")
+COUNT_FOLLOWS(data);
+COUNT_FOLLOWS(eval_data);
+COUNT_FOLLOWS(freeze);
+COUNT_FOLLOWS(train_only);
+
 static int32_t *count_of(oc_config *c, const oc_option *o) {
-    return o->offset == offsetof(oc_config, data) ? &c->n_data : &c->n_eval_data;
+    return (int32_t *)(void *)((char *)c + o->offset + sizeof(char **));
 }
 
 static oc_status add_text(oc_config *c, const oc_option *o, const char *text, bool anew,
@@ -109,6 +122,38 @@ static oc_status set_choice(void *field, const oc_option *o, const char *text, o
                        "--%s %s is not available in this version: use one of %s", o->name, text,
                        o->argument);
     return oc_fail(err, OC_E_INVALID, "--%s: \"%s\" is none of %s", o->name, text, o->argument);
+}
+
+/* recompute takes a list of values too. */
+static bool is_recompute(const oc_option *o) { return o->offset == offsetof(oc_config, recompute); }
+
+static const char *recompute_name(int bit) {
+    return bit == OC_SAVED_COUNT ? "logits" : oc_saved_name((oc_saved)bit);
+}
+
+/* The bit of a name of n bytes; -1: none. */
+static int recompute_bit(const char *name, size_t n) {
+    for (int i = 0; i <= OC_SAVED_COUNT; i++)
+        if (strlen(recompute_name(i)) == n && strncmp(recompute_name(i), name, n) == 0) return i;
+    return -1;
+}
+
+static oc_status set_recompute(oc_config *c, const oc_option *o, const char *text, oc_error *err) {
+    uint32_t list = 0;
+    for (const oc_choice *x = o->choices; x->text; x++)
+        if (strcmp(x->text, text) == 0) return set_choice(&c->recompute, o, text, err);
+    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        int n = (int)strcspn(at, ","), bit = recompute_bit(at, (size_t)n);
+        if (bit < 0)
+            return oc_fail(err, OC_E_INVALID,
+                           "--%s: \"%.*s\" is none of auto, full, none, nor of the values qkv, "
+                           "attention, mid, up, mlp, logits, which may be listed with commas",
+                           o->name, n, at);
+        list |= 1u << bit;
+    }
+    c->recompute = OC_RECOMPUTE_LIST;
+    c->recompute_list = list;
+    return OC_OK;
 }
 
 static oc_status set_pair(oc_config *c, const oc_option *o, const char *text, oc_origin origin,
@@ -174,7 +219,7 @@ static oc_status set_value(oc_config *c, const oc_option *o, const char *text, o
     case OC_T_SIZE:
         return set_size(field, o, text, err);
     case OC_T_CHOICE:
-        return set_choice(field, o, text, err);
+        return is_recompute(o) ? set_recompute(c, o, text, err) : set_choice(field, o, text, err);
     case OC_T_DTYPE:
         if (!oc_dtype_parse(text, &c->dtype)) return not_a(o, text, "bf16, fp16 or fp32", err);
         c->has_dtype = true;
@@ -270,7 +315,11 @@ oc_status oc_option_set_json(oc_config *c, const oc_option *o, const json_t *val
     return OC_OK;
 }
 
-static json_t *texts_json(char *const *list, int32_t n) {
+static json_t *texts_json(const void *field) {
+    char *const *list;
+    int32_t n;
+    memcpy(&list, field, sizeof list);
+    memcpy(&n, (const char *)field + sizeof list, sizeof n);
     if (n == 0) return NULL;
     json_t *a = json_array();
     for (int32_t i = 0; i < n; i++)
@@ -298,6 +347,16 @@ static json_t *choice_json(const oc_option *o, const void *field) {
     return NULL;
 }
 
+static json_t *recompute_json(const oc_config *c) {
+    char text[64] = "";
+    for (int i = 0; i <= OC_SAVED_COUNT; i++) {
+        if (!(c->recompute_list >> i & 1u)) continue;
+        size_t n = strlen(text);
+        (void)snprintf(text + n, sizeof text - n, "%s%s", n ? "," : "", recompute_name(i));
+    }
+    return json_string(text);
+}
+
 static json_t *number_json(const oc_option *o, const void *field) {
     if (o->type == OC_T_REAL) {
         double x;
@@ -312,7 +371,7 @@ static json_t *number_json(const oc_option *o, const void *field) {
     } else {
         memcpy(&i, field, sizeof i);
     }
-    if (o->type == OC_T_INT_AUTO && i == 0) return json_string("auto");
+    if (o->type == OC_T_INT_AUTO && i == auto_of(o)) return json_string("auto");
     if (o->type == OC_T_SIZE && (uint64_t)i == UINT64_MAX) return NULL;
     /* a value out of its range stands for "not set" */
     if (o->type != OC_T_SIZE && ((double)i < o->least || (double)i > o->most)) return NULL;
@@ -328,13 +387,13 @@ json_t *oc_option_json(const oc_config *c, const oc_option *o) {
         return text ? json_string(text) : NULL;
     }
     case OC_T_TEXTS:
-        return o->offset == offsetof(oc_config, data) ? texts_json(c->data, c->n_data)
-                                                      : texts_json(c->eval_data, c->n_eval_data);
+        return texts_json(field);
     case OC_T_ON:
         return json_boolean(*(const bool *)field);
     case OC_T_OFF:
         return json_boolean(!*(const bool *)field);
     case OC_T_CHOICE:
+        if (is_recompute(o) && c->recompute == OC_RECOMPUTE_LIST) return recompute_json(c);
         return choice_json(o, field);
     case OC_T_DTYPE:
         return c->has_dtype ? json_string(oc_dtype_name(c->dtype)) : NULL;

@@ -74,6 +74,10 @@ static const oc_option table[] = {
         "rows in file order, every epoch"),
     ROW("no-packing", "", OC_T_OFF, packing, RUNS, 0, 0, NULL, model, "",
         "one row a sequence, padded on the right"),
+    ROW("freeze", "", OC_T_TEXTS, freeze, STEPS, 0, 0, NULL, model, "PATTERN...",
+        "leave tensors of these names as they are: 'model.layers.0.*', '*embed_tokens*'"),
+    ROW("train-only", "", OC_T_TEXTS, train_only, STEPS, 0, 0, NULL, model, "PATTERN...",
+        "train tensors of these names and no others: '*.self_attn.*'"),
 
     ROW("text", "", OC_T_TEXT, text, TOKENIZE, 0, 0, NULL, text, "TEXT", "this text: its ids and the tokens they stand for"),
     ROW("input", "", OC_T_TEXT, input, TOKENIZE, 0, 0, NULL, text, "FILE|-",
@@ -92,7 +96,7 @@ static const oc_option table[] = {
     ROW("micro-batch", "per-device-train-batch-size per-device-eval-batch-size train-micro-batch-size-per-gpu batch-size?",
         OC_T_INT_AUTO, micro_batch, RUNS, 1, LIMIT, NULL, batch, "N|auto",
         "sequences that go through the model at once; default 8"),
-    ROW("grad-accum", "gradient-accumulation-steps", OC_T_INT64, grad_accum, STEPS, 1, 65536, NULL, batch, "N",
+    ROW("grad-accum", "gradient-accumulation-steps", OC_T_INT64, grad_accum, STEPS, 1, OC_ACCUM_MOST, NULL, batch, "N",
         "micro-batches a step; default 1"),
     ROW("train-batch", "train-batch-size", OC_T_INT64, train_batch, STEPS, 1, LIMIT, NULL, batch, "N",
         "sequences a step = micro-batch x grad-accum x ranks; any two give the third"),
@@ -161,8 +165,9 @@ static const oc_option table[] = {
         "where master weights and moments live"),
     ROW("act-home", "", OC_T_CHOICE, act_home, STEPS, 0, 0, homes, memory, "auto|device|host",
         "where a layer's input waits for its backward"),
-    ROW("recompute", "gradient-checkpointing=full activation-checkpointing=full", OC_T_CHOICE, recompute, STEPS, 0, 0, recomputes, memory, "auto|full|none",
-        "full: each layer's forward runs again in the backward; none: all is kept"),
+    ROW("recompute", "gradient-checkpointing=full activation-checkpointing=full", OC_T_CHOICE, recompute, STEPS, 0, 0, recomputes, memory, "auto|full|none|LIST",
+        "full: each layer's forward runs again in the backward; none: all of it is kept; or which "
+        "of qkv,attention,mid,up,mlp,logits are made again, the others being kept"),
     ROW("micro-order", "", OC_T_CHOICE, order, STEPS, 0, 0, orders, memory, "auto|depth|breadth|interleave",
         "breadth: one fetch of a block serves all micro-batches; interleave: a backward takes "
         "turns with the next forward, which fills link and cores together"),
@@ -171,6 +176,8 @@ static const oc_option table[] = {
         "one micro-batch a step, bf16 or fp32"),
     ROW("slots", "", OC_T_INT32, slots, RUNS, 0, 4096, NULL, memory, "N", "weight slots of the device; 0 auto"),
     ROW("slabs", "", OC_T_INT32, slabs, STEPS, 0, 4096, NULL, memory, "N", "gradient slabs of the device; 0 auto"),
+    ROW("resident-blocks", "", OC_T_INT_AUTO, resident_blocks, RUNS | GENERATE, 0, 1e6, NULL, memory, "N|auto",
+        "blocks that stay on the device, the others stream; default auto: as many as fit"),
     ROW("piece", "", OC_T_SIZE, piece_bytes, RUNS, 1, 0, NULL, memory, "SIZE", "grain of transfers and updates"),
     ROW("pace", "", OC_T_PACE, pace, RUNS | GENERATE, 0, 0, NULL, memory, "LANE=RATE",
         "hold a lane to a rate, as h2d=4GB/s; may be repeated"),
@@ -211,6 +218,7 @@ static const oc_option table[] = {
     ROW("loss-scale-hysteresis", "", OC_T_INT32, loss_scale.hysteresis, OC_FOR_FILES, 1, 2e9, NULL, optim, "", ""),
     ROW("loss-scale-consecutive", "", OC_T_ON, loss_scale.consecutive_hysteresis, OC_FOR_FILES, 0, 0, NULL, optim, "", ""),
     ROW("loss-scale-min", "", OC_T_REAL, loss_scale.min_scale, OC_FOR_FILES, 0, 1e30, NULL, optim, "", ""),
+    ROW("optimizer-ratio", "", OC_T_REAL, optimizer_ratio, OC_FOR_FILES, 0, 1, NULL, memory, "", ""),
     ROW("zero-stage", "", OC_T_INT32, zero_stage, OC_FOR_FILES, 0, 3, NULL, memory, "", ""),
 
     MISSING("nvme-path", "", OC_T_TEXT, RUNS | GENERATE, memory, "DIR", no_nvme),
@@ -224,7 +232,6 @@ static const oc_option table[] = {
     MISSING("top-p", "", OC_T_REAL, GENERATE, generate, "X", no_generate),
     MISSING("repetition-penalty", "", OC_T_REAL, GENERATE, generate, "X", no_generate),
     MISSING("stop", "", OC_T_TEXT, GENERATE, generate, "TEXT", no_generate),
-    MISSING("resident-blocks", "", OC_T_INT64, GENERATE, generate, "N", no_generate),
 };
 /* clang-format on */
 

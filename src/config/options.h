@@ -10,14 +10,14 @@
 
 typedef enum oc_option_type {
     OC_T_TEXT,
-    OC_T_TEXTS,    /* one or more values, up to the next option */
+    OC_T_TEXTS,    /* one or more values, up to the next option; a list and then its count */
     OC_T_OPTIONAL, /* a text or nothing: --resume [PATH] */
     OC_T_ON,       /* bool, true when given */
     OC_T_OFF,      /* bool, false when given: --no-shuffle */
     OC_T_INT32,
     OC_T_INT64,
     OC_T_UINT64,
-    OC_T_INT_AUTO, /* int64; "auto" is 0 */
+    OC_T_INT_AUTO, /* int64; "auto" is one below the least */
     OC_T_REAL,
     OC_T_PAIR, /* two reals side by side: "0.9,0.999" or two values */
     OC_T_SIZE,

@@ -98,14 +98,41 @@ static oc_status front_forward(const oc_task *t, oc_error *err) {
     return device_done(t, err);
 }
 
-static oc_status layer_forward(const oc_task *t, oc_error *err) {
-    oc_program_batch b = batch_of(t);
-    oc_program_layer_forward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
-                             oc_task_role(t, OC_ROLE_TABLE), &b, oc_task_role(t, OC_ROLE_IN),
-                             oc_task_role(t, OC_ROLE_OUT), oc_task_role(t, OC_ROLE_SAVE),
-                             oc_task_role(t, OC_ROLE_WORK));
+/* Where the block begins, of which the access is a run of pieces that stand in their places. */
+static const void *weights_of(const oc_task *t) {
+    const oc_access *a = oc_task_access(t, OC_ROLE_WEIGHT);
+    if (!a) return NULL;
+    const char *at = oc_task_address(t, a);
+    return at - a->first * t->set->buffers[a->buffer].piece_bytes;
+}
+
+static oc_layer_call layer_call(const oc_task *t, const oc_program_batch *b) {
+    oc_layer_call c = {.shape = &context(t)->shape,
+                       .block = block_of(t),
+                       .weights = weights_of(t),
+                       .inv_freq = oc_task_role(t, OC_ROLE_TABLE),
+                       .batch = b,
+                       .work = oc_task_role(t, OC_ROLE_WORK)};
+    for (int v = 0; v < OC_SAVED_COUNT; v++)
+        c.saved[v] = oc_task_role(t, (oc_role)(OC_ROLE_QKV + v));
+    return c;
+}
+
+static oc_status run_part(const oc_task *t, const oc_program_batch *b, oc_error *err) {
+    oc_layer_call c = layer_call(t, b);
+    oc_program_part_forward(&c, (oc_part)(t->op->body - OC_BODY_PART_IN),
+                            oc_task_role(t, OC_ROLE_IN), oc_task_role(t, OC_ROLE_OUT));
     return device_done(t, err);
 }
+
+/* Parts that know of positions and documents, */
+static oc_status batch_part(const oc_task *t, oc_error *err) {
+    oc_program_batch b = batch_of(t);
+    return run_part(t, &b, err);
+}
+
+/* and those that do not. */
+static oc_status row_part(const oc_task *t, oc_error *err) { return run_part(t, NULL, err); }
 
 static oc_status final_forward(const oc_task *t, oc_error *err) {
     oc_program_final_forward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
@@ -116,7 +143,8 @@ static oc_status final_forward(const oc_task *t, oc_error *err) {
 static oc_status head_forward(const oc_task *t, oc_error *err) {
     oc_program_batch b = batch_of(t);
     oc_program_head_forward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT), &b,
-                            oc_task_role(t, OC_ROLE_STATE), oc_task_role(t, OC_ROLE_WORK));
+                            oc_task_role(t, OC_ROLE_STATE), oc_task_role(t, OC_ROLE_LOGITS),
+                            oc_task_role(t, OC_ROLE_WORK));
     return device_done(t, err);
 }
 
@@ -129,11 +157,20 @@ static oc_status loss(const oc_task *t, oc_error *err) {
 
 /* ---- backward ---- */
 
+/* Of what the block's gradient program has written: before the norm, and before an update. */
+static void leave_frozen(const oc_task *t) {
+    const oc_program_shape *s = &context(t)->shape;
+    void *grads = oc_task_role(t, OC_ROLE_GRAD_OUT);
+    if (grads) oc_model_zero_frozen(s->model, block_of(t), device_of(t), s->dtype, grads);
+}
+
 static oc_status head_backward(const oc_task *t, oc_error *err) {
     oc_program_batch b = batch_of(t);
     oc_program_head_backward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT), &b,
                              oc_task_role(t, OC_ROLE_CARRY), oc_task_role(t, OC_ROLE_GRAD_OUT),
-                             oc_task_role(t, OC_ROLE_STATE), oc_task_role(t, OC_ROLE_WORK));
+                             oc_task_role(t, OC_ROLE_STATE), oc_task_role(t, OC_ROLE_LOGITS),
+                             oc_task_role(t, OC_ROLE_WORK));
+    leave_frozen(t);
     return device_done(t, err);
 }
 
@@ -141,17 +178,16 @@ static oc_status final_backward(const oc_task *t, oc_error *err) {
     oc_program_final_backward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
                               oc_task_role(t, OC_ROLE_IN), oc_task_role(t, OC_ROLE_D),
                               oc_task_role(t, OC_ROLE_GRAD_OUT), oc_task_role(t, OC_ROLE_STATE));
+    leave_frozen(t);
     return device_done(t, err);
 }
 
 static oc_status layer_backward(const oc_task *t, oc_error *err) {
     oc_program_batch b = batch_of(t);
-    bool recompute = t->op->body == OC_BODY_LAYER_RECOMPUTE;
-    oc_program_layer_backward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
-                              oc_task_role(t, OC_ROLE_TABLE), &b, oc_task_role(t, OC_ROLE_IN),
-                              oc_task_role(t, OC_ROLE_D), oc_task_role(t, OC_ROLE_GRAD_OUT),
-                              oc_task_role(t, OC_ROLE_SAVE), recompute,
-                              oc_task_role(t, OC_ROLE_WORK));
+    oc_layer_call c = layer_call(t, &b);
+    oc_program_layer_backward(&c, oc_task_role(t, OC_ROLE_IN), oc_task_role(t, OC_ROLE_D),
+                              oc_task_role(t, OC_ROLE_GRAD_OUT));
+    leave_frozen(t);
     return device_done(t, err);
 }
 
@@ -160,6 +196,7 @@ static oc_status front_backward(const oc_task *t, oc_error *err) {
                               oc_task_role(t, OC_ROLE_ROWS), oc_task_role(t, OC_ROLE_D),
                               oc_task_role(t, OC_ROLE_OUT), oc_task_role(t, OC_ROLE_GRAD_OUT),
                               oc_task_role(t, OC_ROLE_WORK));
+    leave_frozen(t);
     return device_done(t, err);
 }
 
@@ -215,8 +252,9 @@ static oc_status fold_rows(const oc_task *t, oc_error *err) {
     float *acc = oc_task_role(t, OC_ROLE_GRAD);
     double *partials = oc_task_role(t, OC_ROLE_PARTIALS);
     if (t->op->body == OC_BODY_FOLD_ROWS_FIRST) d->ops->zero(d, acc, x->elements * 4);
-    d->ops->rows_scatter(d, c->shape.dtype, n, row_width(m, x), index, index + n, row0, x->rows,
-                         oc_task_role(t, OC_ROLE_SRC), acc);
+    if (x->trained) /* a table is one tensor */
+        d->ops->rows_scatter(d, c->shape.dtype, n, row_width(m, x), index, index + n, row0, x->rows,
+                             oc_task_role(t, OC_ROLE_SRC), acc);
     if (partials) d->ops->fold(d, (int64_t)x->elements, acc, OC_F32, acc, OC_F32, true, partials);
     return device_done(t, err);
 }
@@ -356,13 +394,36 @@ static const oc_update_scalars *scalars_of(const oc_task *t) {
 
 static oc_dtype grad_dtype(const oc_task *t) {
     const oc_step_context *c = context(t);
-    if (t->op->body == OC_BODY_UPDATE_EARLY) return c->shape.dtype;
+    bool early = t->op->body == OC_BODY_UPDATE_EARLY || t->op->body == OC_BODY_UPDATE_EARLY_THERE;
+    if (early) return c->shape.dtype;
     return oc_build_grad_dtype(c->build, (int32_t)t->op->block);
 }
 
-/* Elements [lo, hi) of the piece, with one weight decay. */
-static void update_range(const oc_task *t, int64_t lo, int64_t hi, bool decay) {
+/* What an update does to a tensor. */
+typedef enum treatment { PLAIN, DECAYED, FROZEN } treatment;
+
+static treatment treatment_of(const oc_tensor_spec *x) {
+    return x->frozen ? FROZEN : x->decay ? DECAYED : PLAIN;
+}
+
+/* What is not updated is published with the rest of its piece. */
+static void pass_on(const oc_task *t, int64_t lo, int64_t hi) {
+    const oc_access *copy = oc_task_access(t, OC_ROLE_COPY);
+    if (!copy || copy->mode != OC_WRITE) return;
+    oc_dtype dtype = context(t)->shape.dtype;
+    const float *p = oc_task_role(t, OC_ROLE_MASTER);
+    char *to = oc_task_role(t, OC_ROLE_COPY);
+    device_of(t)->ops->fold(device_of(t), hi - lo, p + lo, OC_F32,
+                            to + (uint64_t)lo * oc_dtype_bytes(dtype), dtype, true, NULL);
+}
+
+/* Elements [lo, hi) of the piece, all treated alike. */
+static void update_range(const oc_task *t, int64_t lo, int64_t hi, treatment how) {
     const oc_step_context *c = context(t);
+    if (how == FROZEN) {
+        pass_on(t, lo, hi);
+        return;
+    }
     oc_dtype g = grad_dtype(t);
     float *p = oc_task_role(t, OC_ROLE_MASTER), *m = oc_task_role(t, OC_ROLE_M);
     float *v = oc_task_role(t, OC_ROLE_V);
@@ -381,29 +442,29 @@ static void update_range(const oc_task *t, int64_t lo, int64_t hi, bool decay) {
                    .beta1 = c->beta1,
                    .beta2 = c->beta2,
                    .eps = c->eps,
-                   .weight_decay = decay ? c->weight_decay : 0,
+                   .weight_decay = how == DECAYED ? c->weight_decay : 0,
                    .momentum = c->momentum};
     device_of(t)->ops->update(device_of(t), &u);
 }
 
-/* Ranges of equal decay within the piece; alignment gaps go with the tensor before them. */
+/* Ranges of equal treatment within the piece; alignment gaps go with the tensor before them. */
 static oc_status update(const oc_task *t, oc_error *err) {
     const oc_step_context *c = context(t);
     const oc_block *x = block_of(t);
     const oc_tensor_spec *tensors = &c->shape.model->tensors[x->first_tensor];
     int64_t n = piece_elements(t);
     int64_t base = (int64_t)(t->op->piece * c->build->place.piece_elements), lo = 0;
-    bool decay = false;
+    treatment how = PLAIN;
     for (int32_t i = 0; i < x->n_tensors; i++) {
         int64_t at = (int64_t)tensors[i].offset - base;
         if (at >= n) break;
-        if (at > lo && tensors[i].decay != decay) {
-            update_range(t, lo, at, decay);
+        if (at > lo && treatment_of(&tensors[i]) != how) {
+            update_range(t, lo, at, how);
             lo = at;
         }
-        if (at <= lo || tensors[i].decay != decay) decay = tensors[i].decay;
+        how = treatment_of(&tensors[i]);
     }
-    update_range(t, lo, n, decay);
+    update_range(t, lo, n, how);
     return device_done(t, err);
 }
 
@@ -432,14 +493,18 @@ oc_body *const oc_step_bodies[OC_BODY_COUNT] = {
     [OC_BODY_EMBED_POSITIONS] = embed,
     [OC_BODY_FRONT_FORWARD] = front_forward,
     [OC_BODY_FRONT_POSITIONS] = front_forward,
-    [OC_BODY_LAYER_FORWARD] = layer_forward,
+    [OC_BODY_PART_IN] = batch_part,
+    [OC_BODY_PART_ATTENTION] = batch_part,
+    [OC_BODY_PART_OUT] = row_part,
+    [OC_BODY_PART_MLP] = row_part,
     [OC_BODY_FINAL_FORWARD] = final_forward,
     [OC_BODY_HEAD_FORWARD] = head_forward,
     [OC_BODY_LOSS] = loss,
     [OC_BODY_HEAD_BACKWARD] = head_backward,
+    [OC_BODY_HEAD_BACKWARD_KEPT] = head_backward,
     [OC_BODY_FINAL_BACKWARD] = final_backward,
     [OC_BODY_LAYER_BACKWARD] = layer_backward,
-    [OC_BODY_LAYER_RECOMPUTE] = layer_backward,
+    [OC_BODY_LAYER_BACKWARD_UP] = layer_backward,
     [OC_BODY_FRONT_BACKWARD] = front_backward,
     [OC_BODY_SCALE_ROWS] = scale_rows,
     [OC_BODY_FOLD] = fold,
@@ -454,6 +519,9 @@ oc_body *const oc_step_bodies[OC_BODY_COUNT] = {
     [OC_BODY_NORM] = norm,
     [OC_BODY_NORM_EARLY] = norm_early,
     [OC_BODY_UPDATE] = update,
+    [OC_BODY_UPDATE_THERE] = update,
     [OC_BODY_UPDATE_EARLY] = update_early,
+    [OC_BODY_UPDATE_EARLY_THERE] = update_early,
+    [OC_BODY_PUBLISH] = copy,
     [OC_BODY_POISON] = poison,
 };

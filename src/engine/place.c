@@ -2,12 +2,16 @@
  *
  * Placements are tried from the least device memory upwards; each step buys the thing that saves
  * most time for its bytes: a second slot and slab (transfers beside compute), checkpoints that stay
- * on the device, saved tensors instead of recomputing them, then more slots. What the user fixed
- * stays fixed. */
+ * on the device, values kept for the backward (those first that cost the most flops a byte to make
+ * again), then more slots. Beside that, blocks may be at home on the device altogether: as many as
+ * give the least estimated time. What the user fixed stays fixed. */
 #include "base/checked.h"
 #include "engine/corpus.h"
+#include "engine/homes.h"
 #include "engine/setup.h"
+#include "model/flops.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,6 +42,40 @@ static bool takes_early(const oc_setup *s) {
            oc_config_check_early(s->config, s->dtype, s->build.micros, NULL) == OC_OK;
 }
 
+/* ---- what is kept for the backward ---- */
+
+/* Of a value or of logits, by its number: OC_SAVED_COUNT is the logits. */
+static int32_t *kept_field(oc_placement *p, int v) {
+    return v == OC_SAVED_COUNT ? &p->kept_logits : &p->kept[v];
+}
+
+static int32_t most_kept(const oc_model *m, int v) {
+    if (v == OC_SAVED_COUNT) return m->n_head;
+    return oc_program_backward_reads(&m->decoder, (oc_saved)v) ? m->n_layers : 0;
+}
+
+/* Logits are T x vocabulary: nobody keeps all of them without asking. */
+static void keep_asked(const oc_setup *s, oc_placement *p) {
+    const oc_config *c = s->config;
+    for (int v = 0; v <= OC_SAVED_COUNT; v++) {
+        bool none = c->recompute == OC_RECOMPUTE_NONE && v < OC_SAVED_COUNT;
+        bool listed = c->recompute == OC_RECOMPUTE_LIST && !(c->recompute_list >> v & 1u);
+        *kept_field(p, v) = s->train && (none || listed) ? most_kept(s->model, v) : 0;
+    }
+}
+
+/* Flops of making a value again, a layer on average, over the bytes of keeping it. */
+static double density(const oc_setup *s, int v) {
+    const oc_model *m = s->model;
+    const oc_build_spec *b = &s->build;
+    double flops = 0, tokens = (double)(b->batch * b->seq);
+    if (v == OC_SAVED_COUNT) return oc_flops_head(m, b->batch * b->seq, 1) / (4 * tokens);
+    if (b->sizes.saved_bytes[v] == 0) return 0;
+    for (int32_t l = 0; l < m->n_layers; l++)
+        flops += oc_flops_saved(m, &m->blocks[m->first_layer + l], b->batch, b->seq, (oc_saved)v);
+    return flops / m->n_layers / (double)b->sizes.saved_bytes[v];
+}
+
 static oc_placement base_placement(const oc_setup *s) {
     const oc_config *c = s->config;
     oc_placement p = {
@@ -49,13 +87,12 @@ static oc_placement base_placement(const oc_setup *s) {
     if (c->slots > 0) p.slots = c->slots;
     if (c->slabs > 0) p.slabs = c->slabs;
     if (c->act_home == OC_HOME_DEVICE) p.act_slots = 0;
-    if (c->recompute == OC_RECOMPUTE_NONE) p.kept_layers = s->model->n_layers;
-    if (!s->train) p.kept_layers = 0;
+    keep_asked(s, &p);
     p.early = takes_early(s);
     return p;
 }
 
-/* Blocks that pass through slots; the final norm has its own. */
+/* Blocks of a layer's size: smaller ones have slots of their own size. */
 static int32_t moved_blocks(const oc_model *m) {
     return m->n_layers + m->n_head + (m->front_block >= 0);
 }
@@ -105,22 +142,67 @@ static bool adopt(const oc_setup *s, oc_placement *p, oc_placement q) {
     return true;
 }
 
-/* The most of one field that fits, by bisection: memory grows with it. */
+/* The same by the arenas alone, with so many bytes on the host beside them. */
+static bool fits_with(const oc_setup *s, const oc_placement *p, uint64_t beside) {
+    oc_build_spec spec = s->build;
+    oc_build_bytes b;
+    spec.place = *p;
+    if (oc_build_layout(&spec, &b, NULL) != OC_OK) return false;
+    b.arena[OC_TIER_HOST] += beside;
+    return fits(s, b.arena);
+}
+
+/* What the host holds beside its arena. */
+static bool beside_arena(const oc_setup *s, const oc_placement *p, uint64_t *bytes) {
+    oc_build_spec spec = s->build;
+    oc_build_bytes b;
+    uint64_t all[OC_TIER_COUNT];
+    spec.place = *p;
+    if (measure(s, p, all, NULL) != OC_OK || oc_build_layout(&spec, &b, NULL) != OC_OK)
+        return false;
+    *bytes = all[OC_TIER_HOST] - b.arena[OC_TIER_HOST];
+    return true;
+}
+
+/* The most of one field that fits, by bisection over the arenas, which grow with it; what is beside
+ * them hardly does, and has the last word. */
 static void raise(const oc_setup *s, oc_placement *p, int32_t *field, int32_t most) {
-    int32_t lo = *field, hi = most;
+    int32_t least = *field, lo = least, hi = most;
+    uint64_t beside, bytes[OC_TIER_COUNT];
+    if (!beside_arena(s, p, &beside)) return;
     while (lo < hi) {
         int32_t mid = lo + (hi - lo + 1) / 2;
-        uint64_t bytes[OC_TIER_COUNT];
         *field = mid;
-        if (measure(s, p, bytes, NULL) == OC_OK && fits(s, bytes))
+        if (fits_with(s, p, beside))
             lo = mid;
         else
             hi = mid - 1;
     }
-    *field = lo;
+    for (*field = lo; *field > least; --*field)
+        if (measure(s, p, bytes, NULL) == OC_OK && fits(s, bytes)) return;
 }
 
-static void improve(const oc_setup *s, oc_placement *p) {
+/* Densest first, in as many layers as fit. */
+static void keep_more(const oc_setup *s, oc_placement *p) {
+    bool done[OC_SAVED_COUNT + 1] = {false};
+    if (!s->train || s->config->recompute != OC_RECOMPUTE_AUTO) return;
+    for (int k = 0; k <= OC_SAVED_COUNT; k++) {
+        int best = -1;
+        for (int v = 0; v <= OC_SAVED_COUNT; v++)
+            if (!done[v] && (best < 0 || density(s, v) > density(s, best))) best = v;
+        done[best] = true;
+        raise(s, p, kept_field(p, best), most_kept(s->model, best));
+    }
+}
+
+/* What is bought last: more slots where arithmetic is scarce, values where a link is. */
+typedef enum way { SLOTS_LAST, VALUES_LAST, WAYS } way;
+
+static void more_slots(const oc_setup *s, oc_placement *p) {
+    if (s->config->slots == 0) raise(s, p, &p->slots, moved_blocks(s->model));
+}
+
+static void improve(const oc_setup *s, oc_placement *p, way how) {
     const oc_config *c = s->config;
     oc_placement q = *p;
     if (c->slots == 0) q.slots = q.interleave ? 4 : 2;
@@ -139,44 +221,202 @@ static void improve(const oc_setup *s, oc_placement *p) {
         (void)adopt(s, p, q);
     }
     if (!two) return;
-    if (s->train && c->recompute == OC_RECOMPUTE_AUTO && p->act_slots == 0)
-        raise(s, p, &p->kept_layers, s->model->n_layers);
-    if (c->slots == 0) raise(s, p, &p->slots, moved_blocks(s->model));
+    if (how == VALUES_LAST) more_slots(s, p);
+    keep_more(s, p);
+    if (how == SLOTS_LAST) more_slots(s, p);
+}
+
+/* ---- homes ---- */
+
+/* Whether nothing is said of homes, or of what only streaming needs. */
+static bool homes_are_free(const oc_config *c) {
+    return c->weights_home == OC_HOME_AUTO && c->optimizer_home == OC_HOME_AUTO &&
+           c->resident_blocks < 0 && c->optimizer_ratio >= 1 && c->slots == 0 &&
+           c->act_home != OC_HOME_HOST;
 }
 
 static bool wants_resident(const oc_setup *s, bool *must) {
     const oc_config *c = s->config;
     bool capped = c->device_memory != UINT64_MAX;
-    bool asked = c->weights_home == OC_HOME_DEVICE && c->optimizer_home == OC_HOME_DEVICE;
-    *must = asked;
-    if (c->slots > 0 || c->act_home == OC_HOME_HOST) return asked;
-    if (asked || !capped) return true;
-    return c->weights_home == OC_HOME_AUTO && c->optimizer_home == OC_HOME_AUTO;
+    bool homes = c->weights_home == OC_HOME_DEVICE && c->optimizer_home == OC_HOME_DEVICE;
+    *must = homes || c->resident_blocks >= s->model->n_blocks;
+    if (*must) return true;
+    if (c->slots > 0 || c->act_home == OC_HOME_HOST || c->resident_blocks >= 0) return false;
+    return !capped || homes_are_free(c);
+}
+
+static void use_homes(oc_setup *s, oc_placement *p, const oc_homes_wish *w) {
+    oc_homes_fill(s->model, s->train, p->compute, w, s->homes);
+    p->homes = s->homes;
+}
+
+/* ---- how long a step takes, by what it asks of each lane ---- */
+
+/* A guess where nothing was measured or paced: a link, the memory, a core's arithmetic. */
+#define LINK_BYTES 8e9
+#define MEMORY_BYTES 1e10
+
+static double core_flops(const oc_setup *s) {
+    const char *kernels = oc_device_kernels(s->device);
+    return strstr(kernels, "avx512") ? 8e10 : strstr(kernels, "avx2") ? 4e10 : 4e9;
+}
+
+static double lane_seconds(const oc_setup *s, int lane, const oc_work *w) {
+    bool link = lane == OC_LANE_H2D || lane == OC_LANE_D2H;
+    double rate = s->config->pace[lane] > 0 ? s->config->pace[lane]
+                  : link                    ? LINK_BYTES
+                                            : MEMORY_BYTES;
+    return w->bytes / rate + w->flops / (core_flops(s) * oc_pool_cores(s->pool));
+}
+
+/* Lanes run side by side, but not altogether: ends of a step wait for each other. */
+static double seconds_of(const oc_setup *s, const oc_placement *p) {
+    oc_build_spec spec = s->build;
+    oc_build_bytes b;
+    double most = 0, sum = 0;
+    spec.place = *p;
+    if (oc_build_measure(&spec, &b, NULL) != OC_OK) return HUGE_VAL;
+    for (int l = 0; l < OC_LANE_COUNT; l++) {
+        double t = lane_seconds(s, l, &b.step[l]);
+        sum += t;
+        if (t > most) most = t;
+    }
+    return most + 0.15 * (sum - most);
+}
+
+/* ---- some blocks at home on the device, the others streamed ---- */
+
+typedef struct option {
+    oc_homes_wish wish;
+    oc_placement place;
+    double seconds;
+} option;
+
+static bool fits_resident(oc_setup *s, const oc_placement *least, int32_t n) {
+    oc_placement p = *least;
+    oc_homes_wish w = oc_homes_asked(s->config);
+    w.resident = n;
+    use_homes(s, &p, &w);
+    return adopt(s, &p, p);
+}
+
+/* The best of what n blocks at home on the device leave room for. */
+static void consider(oc_setup *s, const oc_placement *least, int32_t n, option *best) {
+    if (n < 0 || !fits_resident(s, least, n)) return;
+    for (int how = 0; how < WAYS; how++) {
+        option x = {.wish = oc_homes_asked(s->config), .place = *least};
+        x.wish.resident = n;
+        use_homes(s, &x.place, &x.wish);
+        improve(s, &x.place, (way)how);
+        x.seconds = seconds_of(s, &x.place);
+        if (x.seconds < best->seconds) *best = x;
+    }
+}
+
+/* Over all that fits in eighths, then closer around the best of these. */
+static void mix(oc_setup *s, const oc_placement *least, option *best) {
+    int32_t lo = 0, hi = oc_homes_clip(s->model, s->model->n_blocks - 1);
+    while (lo < hi) {
+        int32_t mid = lo + (hi - lo + 1) / 2;
+        if (fits_resident(s, least, mid))
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    int32_t step = lo / 8 > 1 ? lo / 8 : 1;
+    for (int32_t n = lo; n > 0; n -= step)
+        consider(s, least, n, best);
+    for (step /= 2; step > 0; step /= 2) {
+        int32_t n = best->wish.resident;
+        consider(s, least, n - step, best);
+        consider(s, least, n + step, best);
+    }
+}
+
+/* What one more block at home on the device would cost and save. */
+static void describe_next(oc_setup *s, const oc_homes_wish *w) {
+    char size[32];
+    oc_placement p = s->build.place, q = p;
+    uint64_t now[OC_TIER_COUNT], then[OC_TIER_COUNT];
+    oc_homes_wish more = *w;
+    more.resident = oc_homes_clip(s->model, w->resident + 1);
+    if (more.resident == w->resident) more.resident = s->model->n_blocks;
+    double before = seconds_of(s, &p);
+    if (measure(s, &p, now, NULL) != OC_OK) return;
+    use_homes(s, &q, &more);
+    double after = seconds_of(s, &q);
+    oc_status st = measure(s, &q, then, NULL);
+    use_homes(s, &p, w);
+    if (st != OC_OK || then[OC_TIER_DEVICE] <= now[OC_TIER_DEVICE]) return;
+    size_t n = strlen(s->choice);
+    double saved = 100 * (before - after) / before;
+    (void)oc_size_format(then[OC_TIER_DEVICE] - now[OC_TIER_DEVICE], size, sizeof size);
+    if (saved >= 0.1)
+        (void)snprintf(s->choice + n, sizeof s->choice - n,
+                       "; %s more device memory would keep another block there and save an "
+                       "estimated %.1f %% of a step",
+                       size, saved);
+    else
+        (void)snprintf(s->choice + n, sizeof s->choice - n,
+                       "; another block there (%s) would save next to nothing", size);
+}
+
+/* Which blocks are at home on the device, and with what. */
+static const char *describe_homes(const oc_setup *s, char *buf, size_t n) {
+    int32_t weights = 0, optimizers = 0, frozen = 0, blocks = s->model->n_blocks;
+    for (int32_t i = 0; i < blocks; i++) {
+        weights += s->homes[i].weight != OC_TIER_HOST;
+        optimizers += s->homes[i].optimizer != OC_TIER_HOST && !s->homes[i].frozen;
+        frozen += s->homes[i].frozen;
+    }
+    int at = snprintf(buf, n, "states at home on the host");
+    if (weights || optimizers)
+        at = snprintf(buf, n,
+                      "of %d blocks %d have their weights at home on the device and %d "
+                      "their optimizer states",
+                      blocks, weights, optimizers);
+    if (frozen) (void)snprintf(buf + at, n - (size_t)at, ", %d are frozen", frozen);
+    return buf;
+}
+
+/* "qkv 32 of 32, up 12 of 32, logits 2 of 5": layers, and chunks of the head. */
+static void describe_kept(const oc_setup *s, char *out, size_t n) {
+    const oc_placement *p = &s->build.place;
+    size_t at = 0;
+    int named = 0;
+    out[0] = 0;
+    for (int v = 0; v <= OC_SAVED_COUNT && at < n; v++) {
+        int32_t kept = v < OC_SAVED_COUNT ? oc_build_kept(&s->build, (oc_saved)v) : p->kept_logits;
+        const char *name = v < OC_SAVED_COUNT ? oc_saved_name((oc_saved)v) : "logits";
+        if (most_kept(s->model, v) == 0) continue;
+        at += (size_t)snprintf(out + at, n - at, "%s%s %d of %d", named++ ? ", " : "", name, kept,
+                               most_kept(s->model, v));
+    }
 }
 
 static void describe(oc_setup *s) {
+    char homes[160];
+    char kept[160];
+    describe_kept(s, kept, sizeof kept);
     const oc_placement *p = &s->build.place;
     const char *early =
         p->early ? ", updates during the backward: gradients pass through slabs alone" : "";
     if (p->resident)
         (void)snprintf(s->choice, sizeof s->choice,
-                       "every state at home in %s memory, %d of %d layers keep their saved "
-                       "tensors%s",
-                       oc_tier_name(p->compute), p->kept_layers, s->model->n_layers, early);
+                       "every state at home in %s memory, kept for the backward: %s%s",
+                       oc_tier_name(p->compute), kept, early);
     else
-        (void)snprintf(
-            s->choice, sizeof s->choice,
-            "%sstates at home on the host, %d weight slots, %d gradient slabs, activation "
-            "checkpoints on the %s, %d of %d layers keep their saved tensors, "
-            "micro-batches %s groups of %d, pieces of %llu elements%s",
-            s->config->weights_home == OC_HOME_DEVICE ? "a copy of every weight on the device, "
-                                                      : "",
-            p->slots, p->slabs, p->act_slots ? "host" : "device", p->kept_layers,
-            s->model->n_layers, p->interleave ? "interleaved in" : "in", p->group,
-            (unsigned long long)p->piece_elements, early);
+        (void)snprintf(s->choice, sizeof s->choice,
+                       "%s, %d weight slots, %d gradient slabs, activation "
+                       "checkpoints on the %s, kept for the backward: %s, "
+                       "micro-batches %s groups of %d, pieces of %llu elements%s",
+                       describe_homes(s, homes, sizeof homes), p->slots, p->slabs,
+                       p->act_slots ? "host" : "device", kept,
+                       p->interleave ? "interleaved in" : "in", p->group,
+                       (unsigned long long)p->piece_elements, early);
 }
 
-static oc_placement resident_placement(const oc_setup *s, oc_placement p) {
+static oc_placement resident_placement(oc_setup *s, oc_placement p) {
     p.resident = true;
     bool hosted = s->config->device_memory == UINT64_MAX && !oc_setup_opaque(s);
     p.compute = hosted ? OC_TIER_HOST : OC_TIER_DEVICE;
@@ -185,14 +425,17 @@ static oc_placement resident_placement(const oc_setup *s, oc_placement p) {
     return p;
 }
 
+static const oc_homes_wish everything = {.resident = INT32_MAX, .weights = true, .optimizers = 1};
+
 /* The smallest placement that the options leave: streamed, or for a tiny model everything resident.
  */
-static oc_status find_least(oc_setup *s, const oc_placement *streamed, const oc_placement *resident,
+static oc_status find_least(oc_setup *s, oc_placement *streamed, oc_placement *resident,
                             bool *resident_is_least, oc_error *err) {
     uint64_t bytes[OC_TIER_COUNT];
     *resident_is_least = false;
     OC_TRY(measure(s, streamed, s->minimum, err));
     if (!resident) return OC_OK;
+    use_homes(s, resident, &everything);
     OC_TRY(measure(s, resident, bytes, err));
     if (bytes[OC_TIER_DEVICE] == 0 || bytes[OC_TIER_DEVICE] >= s->minimum[OC_TIER_DEVICE])
         return OC_OK;
@@ -201,29 +444,34 @@ static oc_status find_least(oc_setup *s, const oc_placement *streamed, const oc_
     return OC_OK;
 }
 
+static oc_status place_mixed(oc_setup *s, oc_placement *least, oc_error *err) {
+    option best = {.wish = oc_homes_asked(s->config), .place = *least};
+    use_homes(s, &best.place, &best.wish);
+    if (!adopt(s, &best.place, best.place)) return refuse(s, &best.place, err);
+    best.seconds = HUGE_VAL;
+    consider(s, least, best.wish.resident, &best);
+    if (homes_are_free(s->config)) mix(s, least, &best);
+    use_homes(s, &best.place, &best.wish);
+    s->build.place = best.place;
+    describe(s);
+    if (homes_are_free(s->config)) describe_next(s, &best.wish);
+    return OC_OK;
+}
+
 oc_status oc_setup_place(oc_setup *s, oc_error *err) {
     const oc_config *c = s->config;
     bool must = false, resident = wants_resident(s, &must), tiny = false;
-    if (c->optimizer_home == OC_HOME_DEVICE && c->weights_home == OC_HOME_HOST)
-        return oc_fail(err, OC_E_UNSUPPORTED,
-                       "--optimizer-home device with --weights-home host moves weights away from "
-                       "where they are updated; put both on the device or the optimizer on the "
-                       "host");
-    oc_placement least = base_placement(s), p;
-    if (c->weights_home == OC_HOME_DEVICE && !resident) least.slots = moved_blocks(s->model);
-    oc_placement whole = resident_placement(s, least);
+    oc_homes_wish asked = oc_homes_asked(c);
+    oc_placement least = base_placement(s), whole = resident_placement(s, least), p;
+    use_homes(s, &least, &asked);
     OC_TRY(find_least(s, &least, resident ? &whole : NULL, &tiny, err));
+    use_homes(s, &whole, &everything);
     if (resident && adopt(s, &p, whole)) {
-        if (s->train && c->recompute == OC_RECOMPUTE_AUTO)
-            raise(s, &p, &p.kept_layers, s->model->n_layers);
-    } else if (resident && (must || tiny || c->device_memory == UINT64_MAX)) {
-        return refuse(s, &whole, err);
-    } else if (adopt(s, &p, least)) {
-        improve(s, &p);
-    } else {
-        return refuse(s, &least, err);
+        keep_more(s, &p);
+        s->build.place = p;
+        describe(s);
+        return OC_OK;
     }
-    s->build.place = p;
-    describe(s);
-    return OC_OK;
+    if (resident && (must || tiny || c->device_memory == UINT64_MAX)) return refuse(s, &whole, err);
+    return place_mixed(s, &least, err);
 }

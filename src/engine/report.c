@@ -72,12 +72,69 @@ static json_t *tier_json(const oc_setup *s, oc_tier tier) {
                      uses);
 }
 
+/* One word where all blocks agree. */
+static const char *common_tier(const oc_setup *s, bool weights) {
+    oc_tier first = OC_TIER_COUNT;
+    for (int32_t i = 0; i < s->model->n_blocks; i++) {
+        oc_block_homes h = oc_build_homes(&s->build, (uint32_t)i);
+        if (h.frozen && !weights) continue;
+        oc_tier t = weights ? h.weight : h.optimizer;
+        if (first == OC_TIER_COUNT) first = t;
+        if (t != first) return "mixed";
+    }
+    return first == OC_TIER_COUNT ? "none" : oc_tier_name(first);
+}
+
+static json_t *home_json(oc_tier tier, oc_dtype format) {
+    return json_pack("{s:s,s:s,s:s}", "tier", oc_tier_name(tier), "share", "whole", "format",
+                     oc_dtype_name(format));
+}
+
+/* A row of the table: the homes of a block's states. */
+static json_t *block_json(const oc_setup *s, int32_t i) {
+    static const char *const kinds[] = {"embedding", "head",  "positions",
+                                        "front",     "layer", "final norm"};
+    const oc_block *x = &s->model->blocks[i];
+    oc_block_homes h = oc_build_homes(&s->build, (uint32_t)i);
+    const oc_build_ids *d = &s->ids;
+    json_t *row =
+        json_pack("{s:s,s:i,s:b,s:o}", "block", kinds[x->kind], "index", x->index, "trainable",
+                  s->train && !h.frozen, "weight", home_json(h.weight, s->dtype));
+    const struct {
+        const char *name;
+        oc_buffer_id id;
+        oc_dtype format;
+    } states[] = {{"gradient", d->grad[i], oc_build_grad_dtype(&s->build, i)},
+                  {"master", d->master[i], OC_F32},
+                  {"m", d->m[i], OC_F32},
+                  {"v", d->v[i], OC_F32}};
+    for (int k = 0; k < 4; k++)
+        if (states[k].id != OC_NO_BUFFER)
+            (void)json_object_set_new(row, states[k].name,
+                                      home_json(h.optimizer, states[k].format));
+    return row;
+}
+
 static json_t *homes_json(const oc_setup *s) {
     const oc_placement *p = &s->build.place;
-    const char *home = p->resident ? oc_tier_name(p->compute) : "host";
-    return json_pack("{s:s,s:s,s:s,s:s,s:s}", "weights", home, "gradients", home, "master", home,
-                     "moments", home, "activations",
-                     p->act_slots ? "host" : oc_tier_name(p->compute));
+    const char *states = common_tier(s, false);
+    json_t *blocks = json_array();
+    for (int32_t i = 0; i < s->model->n_blocks; i++)
+        (void)json_array_append_new(blocks, block_json(s, i));
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o}", "weights", common_tier(s, true), "gradients",
+                     states, "master", states, "moments", states, "activations",
+                     p->act_slots ? "host" : oc_tier_name(p->compute), "blocks", blocks);
+}
+
+/* Layers, and chunks of the head, that keep a value from forward to backward. */
+static json_t *kept_json(const oc_setup *s) {
+    json_t *kept = json_object();
+    for (int v = 0; v < OC_SAVED_COUNT; v++)
+        if (oc_program_backward_reads(&s->model->decoder, (oc_saved)v))
+            (void)json_object_set_new(kept, oc_saved_name((oc_saved)v),
+                                      json_integer(oc_build_kept(&s->build, (oc_saved)v)));
+    (void)json_object_set_new(kept, "logits", json_integer(s->build.place.kept_logits));
+    return kept;
 }
 
 oc_status oc_setup_print_json(const oc_setup *s, FILE *to, oc_error *err) {
@@ -85,18 +142,19 @@ oc_status oc_setup_print_json(const oc_setup *s, FILE *to, oc_error *err) {
     for (int t = 0; t < OC_TIER_COUNT; t++)
         (void)json_object_set_new(tiers, oc_tier_name((oc_tier)t), tier_json(s, (oc_tier)t));
     const oc_placement *p = &s->build.place;
-    json_t *placement = json_pack("{s:b,s:i,s:i,s:i,s:i,s:i,s:I}", "resident", p->resident, "slots",
-                                  p->slots, "slabs", p->slabs, "activation_slots", p->act_slots,
-                                  "kept_layers", p->kept_layers, "micro_batch_group", p->group,
-                                  "piece_elements", (json_int_t)p->piece_elements);
-    json_t *root =
-        json_pack("{s:I,s:s,s:o,s:{s:I,s:I},s:I,s:o,s:o,s:n,s:{s:f,s:f}}", "parameters",
-                  (json_int_t)s->model->parameters, "dtype", oc_dtype_name(s->dtype), "tiers",
-                  tiers, "minimum", "device", (json_int_t)s->minimum[OC_TIER_DEVICE], "host",
-                  (json_int_t)(s->minimum[OC_TIER_HOST] + oc_setup_outside_bytes(s)), "foreign",
-                  (json_int_t)s->foreign_bytes, "homes", homes_json(s), "placement", placement,
-                  "predicted", "arena_over_lower_bound", "device", ratio(s, OC_TIER_DEVICE), "host",
-                  ratio(s, OC_TIER_HOST));
+    json_t *placement =
+        json_pack("{s:b,s:i,s:i,s:i,s:o,s:i,s:I}", "resident", p->resident, "slots", p->slots,
+                  "slabs", p->slabs, "activation_slots", p->act_slots, "kept", kept_json(s),
+                  "micro_batch_group", p->group, "piece_elements", (json_int_t)p->piece_elements);
+    json_t *root = json_pack("{s:I,s:I,s:s,s:o,s:{s:I,s:I},s:I,s:o,s:o,s:n,s:{s:f,s:f}}",
+                             "parameters", (json_int_t)s->model->parameters, "trained_parameters",
+                             (json_int_t)oc_model_trained_parameters(s->model), "dtype",
+                             oc_dtype_name(s->dtype), "tiers", tiers, "minimum", "device",
+                             (json_int_t)s->minimum[OC_TIER_DEVICE], "host",
+                             (json_int_t)(s->minimum[OC_TIER_HOST] + oc_setup_outside_bytes(s)),
+                             "foreign", (json_int_t)s->foreign_bytes, "homes", homes_json(s),
+                             "placement", placement, "predicted", "arena_over_lower_bound",
+                             "device", ratio(s, OC_TIER_DEVICE), "host", ratio(s, OC_TIER_HOST));
     if (!root) return oc_fail(err, OC_E_MEMORY, "no memory for the plan's JSON");
     int failed = json_dumpf(root, to, JSON_INDENT(2));
     json_decref(root);

@@ -55,9 +55,13 @@ typedef struct reader {
     uint64_t scratch_bytes;
 } reader;
 
-static oc_buffer_id first_home(const oc_session *s, int32_t block) {
-    const oc_setup *u = s->setup;
-    return u->train ? u->ids.master[block] : u->ids.weight[block];
+static bool host_reaches(const oc_session *s, oc_buffer_id id) {
+    return memory_of(s, id)->ops->is_host;
+}
+
+/* The bounce holds a block twice: as it is read, and in the compute dtype behind that. */
+static void *reach(const oc_session *s, oc_buffer_id id, uint64_t behind) {
+    return host_reaches(s, id) ? address(s, id) : (char *)s->bounce + behind;
 }
 
 /* Read or initialise a block where the host can reach it. */
@@ -79,17 +83,17 @@ static oc_status make_block(const reader *r, int32_t block, oc_dtype t, void *to
 static oc_status read_block(const reader *r, int32_t block, oc_error *err) {
     oc_session *s = r->s;
     const oc_setup *u = s->setup;
-    oc_buffer_id home = first_home(s, block), copy = u->ids.weight[block];
-    oc_dtype t = u->train ? OC_F32 : u->dtype;
+    oc_buffer_id copy = u->ids.weight[block], master = u->ids.master[block];
+    oc_buffer_id home = master != OC_NO_BUFFER ? master : copy;
+    oc_dtype t = master != OC_NO_BUFFER ? OC_F32 : u->dtype;
     uint64_t n = u->model->blocks[block].elements;
-    bool host = memory_of(s, home)->ops->is_host;
-    void *to = host ? address(s, home) : s->bounce;
+    void *to = reach(s, home, 0), *copied = reach(s, copy, n * sizeof(float));
     OC_TRY(make_block(r, block, t, to, err));
-    if (!host) OC_TRY(upload(s, home, to, n * oc_dtype_bytes(t), err));
+    if (!host_reaches(s, home)) OC_TRY(upload(s, home, to, n * oc_dtype_bytes(t), err));
     if (copy == home) return OC_OK;
-    void *copied = host ? address(s, copy) : (char *)s->bounce + n * oc_dtype_bytes(t);
     oc_convert(copied, u->dtype, to, OC_F32, (size_t)n);
-    return host ? OC_OK : upload(s, copy, copied, n * oc_dtype_bytes(u->dtype), err);
+    if (host_reaches(s, copy)) return OC_OK;
+    return upload(s, copy, copied, n * oc_dtype_bytes(u->dtype), err);
 }
 
 static oc_status load_weights(oc_session *s, oc_error *err) {
@@ -133,7 +137,7 @@ static oc_status open_memories(oc_session *s, oc_error *err) {
     for (int t = 0; t < OC_TIER_COUNT; t++)
         OC_TRY(open_memory(s, (oc_tier)t, err));
     u->device->ops->lend_scratch(u->device, address(s, u->ids.scratch));
-    if (memory_of(s, first_home(s, 0))->ops->is_host) return OC_OK;
+    if (!oc_setup_opaque(u)) return OC_OK;
     s->bounce = aligned_alloc(64, oc_setup_bounce_bytes(u));
     if (!s->bounce) return oc_fail(err, OC_E_MEMORY, "no memory to send weights to the device");
     return OC_OK;

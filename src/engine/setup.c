@@ -46,7 +46,7 @@ bool oc_setup_opaque(const oc_setup *s) { return s->device != s->host; }
 
 uint64_t oc_setup_bounce_bytes(const oc_setup *s) {
     if (!oc_setup_opaque(s)) return 0;
-    uint64_t each = 4 + (s->dtype == OC_F32 ? 0 : oc_dtype_bytes(s->dtype));
+    uint64_t each = 4 + oc_dtype_bytes(s->dtype);
     return oc_align_up(s->model->max_block_elements * each, 64);
 }
 
@@ -71,10 +71,6 @@ static oc_status resolve_batch(oc_setup *s, oc_error *err) {
     s->build.batch = micro;
     s->build.seq = seq;
     if (!s->train) accum = 1;
-    if (accum > OC_ACCUM_MOST)
-        return oc_fail(err, OC_E_INVALID,
-                       "--grad-accum %lld exceeds %d; use a larger --micro-batch", (long long)accum,
-                       OC_ACCUM_MOST);
     s->build.micros = (int32_t)accum;
     s->global_batch = micro * accum;
     uint64_t tokens;
@@ -87,19 +83,18 @@ static oc_status resolve_batch(oc_setup *s, oc_error *err) {
 /* All that depends on the batch. */
 static void size_programs(oc_setup *s) {
     oc_program_shape *p = &s->shape;
-    *p = (oc_program_shape){s->model, s->device, s->dtype, s->build.batch, s->build.seq};
+    *p = (oc_program_shape){s->model, s->device, s->dtype, s->build.batch, s->build.seq, 0};
     oc_model_rope(s->model, s->build.seq, s->model->inv_freq);
     s->build.sizes = (oc_build_sizes){
         .act_bytes = oc_program_act_bytes(p),
         .row_bytes = oc_program_row_bytes(p),
-        .save_bytes = oc_program_save_bytes(p),
         .work_bytes = oc_program_work_bytes(p),
         .head_work_bytes = oc_program_head_work_bytes(p),
         .head_state_bytes = oc_program_head_state_bytes(p),
         .scratch_bytes = s->device->ops->scratch_bytes(s->device),
-        .layer_flops = oc_program_layer_flops(p),
-        .head_row_flops = oc_program_chunk_flops(p, 1),
     };
+    for (int v = 0; v < OC_SAVED_COUNT; v++)
+        s->build.sizes.saved_bytes[v] = oc_program_saved_bytes(p, (oc_saved)v);
 }
 
 static void resolve_dtype(oc_setup *s) {
@@ -110,13 +105,28 @@ static void resolve_dtype(oc_setup *s) {
         s->dtype = s->model->has_file_dtype ? s->model->file_dtype : OC_F32;
 }
 
+/* What is trained is the model's own matter from here on. */
+static oc_status choose_trained(oc_setup *s, FILE *notes, oc_error *err) {
+    const oc_config *c = s->config;
+    bool only = c->n_train_only > 0;
+    char *const *list = only ? c->train_only : c->freeze;
+    int32_t n = only ? c->n_train_only : c->n_freeze;
+    oc_status st = oc_model_freeze(s->model, (const char *const *)list, n, only, err);
+    if (st != OC_OK) return oc_error_prefix(err, st, only ? "--train-only" : "--freeze");
+    if (notes && n > 0)
+        (void)fprintf(notes, "%llu of %llu parameters are trained\n",
+                      (unsigned long long)oc_model_trained_parameters(s->model),
+                      (unsigned long long)s->model->parameters);
+    return OC_OK;
+}
+
 static oc_status open_model(oc_setup *s, FILE *notes, oc_error *err) {
     const oc_config *c = s->config;
     const char *dir = c->model_dir ? c->model_dir : c->init_dir;
     if (!dir) return oc_fail(err, OC_E_INVALID, "--model DIR or --init DIR is needed");
     OC_TRY(oc_model_open(&s->model, dir, err));
     if (notes && s->model->notes[0]) (void)fprintf(notes, "%s\n", s->model->notes);
-    return OC_OK;
+    return choose_trained(s, notes, err);
 }
 
 /* ---- bytes outside the arenas ---- */
@@ -167,6 +177,14 @@ static oc_status build(oc_setup *s, oc_error *err) {
     return oc_plan_verify(s->set, err);
 }
 
+oc_status oc_setup_place_as(oc_setup *s, const oc_placement *place, oc_error *err) {
+    oc_plan_set_free(s->set);
+    oc_build_ids_release(&s->ids);
+    s->set = NULL;
+    s->build.place = *place;
+    return build(s, err);
+}
+
 /* --micro-batch auto with a batch size given: the largest equal split that fits. */
 static oc_status place_auto(oc_setup *s, oc_error *err) {
     int64_t total = s->global_batch;
@@ -192,6 +210,8 @@ static oc_status open_all(oc_setup *s, FILE *notes, oc_error *err) {
     OC_TRY(resolve_batch(s, err));
     if (s->train && c->early_updates == OC_EARLY_ON)
         OC_TRY(oc_config_check_early(c, s->dtype, s->build.micros, err));
+    s->homes = calloc((size_t)s->model->n_blocks, sizeof *s->homes);
+    if (!s->homes) return oc_fail(err, OC_E_MEMORY, "no memory for the table of homes");
     s->build.model = s->model;
     s->build.dtype = s->dtype;
     s->build.train = s->train;
@@ -223,6 +243,7 @@ void oc_setup_close(oc_setup *s) {
     if (!s) return;
     oc_plan_set_free(s->set);
     oc_build_ids_release(&s->ids);
+    free(s->homes);
     oc_tokenizer_close(s->tokenizer);
     oc_data_files_release(&s->files);
     oc_data_files_release(&s->eval_files);

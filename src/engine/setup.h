@@ -15,7 +15,12 @@
 
 #include <stdio.h>
 
-enum { OC_ACCUM_MOST = 1 << 20 }; /* micro-batches of a step */
+/* How far a table is on the device. */
+typedef struct oc_homes_wish {
+    int32_t resident;  /* so many blocks wholly, in the order of oc_homes_rank() */
+    bool weights;      /* the weights of all */
+    double optimizers; /* optimizer states of at least this part of the trained parameters */
+} oc_homes_wish;
 
 typedef struct oc_setup {
     const oc_config *config; /* borrowed */
@@ -27,6 +32,7 @@ typedef struct oc_setup {
     oc_dtype dtype;
     oc_program_shape shape;
     oc_build_spec build;
+    oc_block_homes *homes; /* build.place.homes */
     oc_plan_set *set;
     oc_build_ids ids;
     uint64_t minimum[OC_TIER_COUNT]; /* bytes of the smallest placement */
@@ -41,7 +47,7 @@ typedef struct oc_setup {
     uint64_t foreign_bytes; /* libraries, code, stacks: measured at start, plus a reserve */
     int64_t global_batch;   /* sequences a step */
     bool train;
-    char choice[320]; /* how "auto" was decided, for the log */
+    char choice[640]; /* how "auto" was decided, for the log */
 } oc_setup;
 
 /* notes receives one line per thing worth saying. Refusals over budget say the smallest change that
@@ -52,6 +58,10 @@ void oc_setup_close(oc_setup *s);
 
 /* Choose the placement within the budgets (place.c). Sets build.place, minimum and choice. */
 OC_NODISCARD oc_status oc_setup_place(oc_setup *s, oc_error *err);
+
+/* Another placement than the one that was chosen, before a session is opened. place->homes stays
+ * the caller's, and must outlive s. */
+OC_NODISCARD oc_status oc_setup_place_as(oc_setup *s, const oc_placement *place, oc_error *err);
 
 /* The table of bytes a tier and use (report.c). */
 void oc_setup_print(const oc_setup *s, FILE *to);

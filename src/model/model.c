@@ -228,6 +228,7 @@ static oc_block *begin_block(builder *b, oc_block_kind kind, int32_t index, int6
     block->index = index;
     block->row0 = row0;
     block->rows = rows;
+    block->trained = true;
     block->first_tensor = m->n_tensors;
     for (int i = 0; i < OC_W_COUNT; i++)
         block->offset[i] = -1;

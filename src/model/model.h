@@ -111,6 +111,7 @@ typedef struct oc_tensor_spec {
     int32_t file_ndim;
     bool transposed; /* the file has [in, out] */
     bool decay;      /* weight decay applies */
+    bool frozen;     /* not trained: no share of the gradient norm, no update (freeze.c) */
     oc_init_kind init;
     float init_std;
 } oc_tensor_spec;
@@ -131,6 +132,7 @@ typedef struct oc_block {
     int32_t variant;    /* layers: which of decoder.variants */
     int64_t row0, rows; /* table chunks: vocabulary (or position) rows */
     uint64_t elements;  /* multiple of 64, padding included; the padding is 0 and stays 0 */
+    bool trained;       /* some tensor of it is, or nothing was frozen at all */
     int32_t first_tensor, n_tensors;
     /* element offset of each weight, -1 when the block lacks it */
     int64_t offset[OC_W_COUNT];
@@ -189,6 +191,23 @@ OC_NODISCARD oc_status oc_model_open(oc_model **out, const char *dir_or_config, 
 OC_NODISCARD oc_status oc_model_parse(oc_model **out, const char *json, const char *origin,
                                       oc_error *err);
 void oc_model_close(oc_model *m);
+
+/* ---- what is trained (freeze.c) ---- */
+
+/* Leaves the tensors that a pattern (fnmatch(3)) is the name of as they are, or with train_only all
+ * others. Names are those of the checkpoint, with or without an optional prefix; a tied table goes
+ * by the head's name too. Refused: a pattern that no tensor has, and one that leaves none to train.
+ * n = 0: all are trained. Once a model. */
+OC_NODISCARD oc_status oc_model_freeze(oc_model *m, const char *const *patterns, int n,
+                                       bool train_only, oc_error *err);
+uint64_t oc_model_trained_parameters(const oc_model *m);
+/* The first layer with a trained tensor; n_layers: none. */
+int32_t oc_model_lowest_trained(const oc_model *m);
+/* Whether some of what stands before the layers is: table, positions, front. */
+bool oc_model_trains_below(const oc_model *m);
+/* grads: the block's flat gradient, on the device: frozen tensors' parts of it become 0. */
+void oc_model_zero_frozen(const oc_model *m, const oc_block *block, oc_device *d, oc_dtype t,
+                          void *grads);
 
 /* inv_freq[n_inv_freq] for sequences of `seq` tokens: rope types dynamic and longrope depend on the
  * length of a run's sequences, the others do not. */

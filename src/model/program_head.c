@@ -92,7 +92,7 @@ void oc_program_front_backward(const oc_program_shape *s, const oc_block *block,
             .b = oc_mat_of(project, s->dtype, w.hidden, w.embed, w.embed),
             .c = oc_mat_of(d_rows, s->dtype, w.tokens, w.embed, w.embed),
         };
-        s->device->ops->gemm(s->device, &dw);
+        if (grads) s->device->ops->gemm(s->device, &dw);
         s->device->ops->gemm(s->device, &dx);
     } else {
         oc_norm n = front_norm(s, block, weights, rows, work);
@@ -104,7 +104,7 @@ void oc_program_front_backward(const oc_program_shape *s, const oc_block *block,
         n.db = oc_weight_at(block, s->dtype, grads, OC_W_EMBED_NORM_BIAS);
         s->device->ops->norm_backward(s->device, &n);
     }
-    oc_program_zero_padding(s, block, grads);
+    oc_program_finish_gradient(s, block, grads);
 }
 
 /* ---- the head's state ---------------------------------------------------------------------- */
@@ -139,24 +139,30 @@ static head_layout head_of(const oc_program_shape *s) {
 
 uint64_t oc_program_head_state_bytes(const oc_program_shape *s) { return head_of(s).bytes; }
 
-/* Byte offset of the dlogits tile behind the logits tile: the same place when they alias. */
-static uint64_t head_work(const oc_program_shape *s, uint64_t *dlogits) {
+/* Tiles of tokens x rows of the vocabulary. dlogits stands behind the logits, or in their place
+ * when they may alias; sum: the chunk's gradient of a tile's rows, in fp32, over the tiles of
+ * tokens. */
+typedef struct head_work {
+    uint64_t dlogits, sum, bytes;
+} head_work;
+
+static head_work head_work_of(const oc_program_shape *s) {
+    oc_widths w = oc_program_widths(s);
     int64_t rows = s->model->vocab < OC_HEAD_TILE ? s->model->vocab : OC_HEAD_TILE;
-    int64_t tokens = s->batch * s->seq;
+    bool apart = s->dtype != OC_F32;
+    head_work l = {0};
+    (void)oc_area(&l.bytes, w.tile, rows, sizeof(float));
+    if (apart) l.dlogits = oc_area(&l.bytes, w.tile, rows, oc_dtype_bytes(s->dtype));
+    l.sum = oc_area(&l.bytes, apart && w.tile < w.tokens ? rows : 0, w.embed, sizeof(float));
+    return l;
+}
+
+uint64_t oc_program_head_work_bytes(const oc_program_shape *s) { return head_work_of(s).bytes; }
+
+uint64_t oc_program_logits_bytes(const oc_program_shape *s, int64_t rows) {
     uint64_t end = 0;
-    (void)oc_area(&end, tokens, rows, sizeof(float));
-    *dlogits = 0;
-    if (s->dtype != OC_F32) *dlogits = oc_area(&end, tokens, rows, oc_dtype_bytes(s->dtype));
+    (void)oc_area(&end, s->batch * s->seq, rows, sizeof(float));
     return end;
-}
-
-uint64_t oc_program_head_work_bytes(const oc_program_shape *s) {
-    uint64_t dlogits;
-    return head_work(s, &dlogits);
-}
-
-double oc_program_chunk_flops(const oc_program_shape *s, int64_t rows) {
-    return 2 * (double)(s->batch * s->seq) * (double)s->model->embed_dim * (double)rows;
 }
 
 typedef struct head {
@@ -236,7 +242,7 @@ static void project_backward(const oc_program_shape *s, const oc_block *block, c
                        w.hidden, w.hidden),
         .c = oc_mat_of(d, d_dtype, w.tokens, w.hidden, w.hidden),
     };
-    s->device->ops->gemm(s->device, &dw);
+    if (grads) s->device->ops->gemm(s->device, &dw);
     s->device->ops->gemm(s->device, &dx);
 }
 
@@ -261,7 +267,7 @@ void oc_program_final_backward(const oc_program_shape *s, const oc_block *block,
     } else { /* rounded once, as any gradient of an activation */
         ops->fold(s->device, w.tokens * w.hidden, h.dxn, OC_F32, d, s->dtype, true, NULL);
     }
-    oc_program_zero_padding(s, block, grads);
+    oc_program_finish_gradient(s, block, grads);
 }
 
 /* ---- the head ------------------------------------------------------------------------------ */
@@ -278,40 +284,64 @@ static int64_t tile_rows(const oc_block *chunk, int64_t r) {
     return chunk->rows - r < OC_HEAD_TILE ? chunk->rows - r : OC_HEAD_TILE;
 }
 
-static oc_mat xn_of(const oc_program_shape *s, const head *h) {
+/* n rows of xn, from row t on. */
+static oc_mat xn_of(const oc_program_shape *s, const head *h, int64_t t, int64_t n) {
     int64_t cols = s->model->embed_dim;
-    return oc_mat_of(h->xn, s->dtype, s->batch * s->seq, cols, cols);
+    return oc_mat_of(h->xn + (size_t)(t * cols) * oc_dtype_bytes(s->dtype), s->dtype, n, cols,
+                     cols);
 }
 
-/* logits[T, n] = xn[T, h] tile[n, h]^T, fp32, capped */
-static void tile_logits(const oc_program_shape *s, const head *h, oc_mat tile, float *logits,
+/* logits[rows, n] = xn[rows, h] tile[n, h]^T, fp32, capped */
+static void tile_logits(const oc_program_shape *s, oc_mat xn, oc_mat tile, float *logits,
                         int64_t ld) {
-    int64_t tokens = s->batch * s->seq;
     float cap = s->model->decoder.logit_cap;
     oc_gemm g = {
-        .a = xn_of(s, h),
+        .a = xn,
         .b = tile,
-        .c = oc_mat_of(logits, OC_F32, tokens, tile.rows, ld),
+        .c = oc_mat_of(logits, OC_F32, xn.rows, tile.rows, ld),
         .trans_b = true,
     };
     s->device->ops->gemm(s->device, &g);
     if (cap <= 0) return;
     if (ld == tile.rows) {
-        s->device->ops->soft_cap(s->device, tokens * ld, cap, logits);
+        s->device->ops->soft_cap(s->device, xn.rows * ld, cap, logits);
         return;
     }
-    for (int64_t t = 0; t < tokens; t++)
+    for (int64_t t = 0; t < xn.rows; t++)
         s->device->ops->soft_cap(s->device, tile.rows, cap, logits + t * ld);
 }
 
+/* A tile of the head: rows [r, r + n) of the chunk, tokens [t, t + m). Logits that are kept lie
+ * tile behind tile, in the order in which they are made. */
+typedef struct head_tile {
+    int64_t r, n, t, m;
+} head_tile;
+
+static bool next_tile(const oc_program_shape *s, const oc_block *chunk, head_tile *x) {
+    oc_widths w = oc_program_widths(s);
+    x->t += x->m;
+    if (x->t == w.tokens || x->n == 0) {
+        x->r += x->n;
+        x->t = 0;
+    }
+    if (x->r == chunk->rows) return false;
+    x->n = tile_rows(chunk, x->r);
+    x->m = w.tokens - x->t < w.tile ? w.tokens - x->t : w.tile;
+    return true;
+}
+
+static int64_t kept_at(const oc_program_shape *s, const head_tile *x) {
+    return x->r * s->batch * s->seq + x->t * x->n;
+}
+
 void oc_program_head_forward(const oc_program_shape *s, const oc_block *chunk, const void *weights,
-                             const oc_program_batch *b, void *state, void *work) {
+                             const oc_program_batch *b, void *state, float *logits, void *work) {
     head h = head_at(s, state);
-    for (int64_t r = 0; r < chunk->rows; r += OC_HEAD_TILE) {
-        int64_t n = tile_rows(chunk, r);
-        tile_logits(s, &h, tile_of(s, chunk, weights, r, n), work, n);
-        s->device->ops->ce_update(s->device, s->batch * s->seq, n, chunk->row0 + r, work, b->labels,
-                                  h.max, h.sum, h.target);
+    for (head_tile x = {0}; next_tile(s, chunk, &x);) {
+        float *to = logits ? logits + kept_at(s, &x) : work;
+        tile_logits(s, xn_of(s, &h, x.t, x.m), tile_of(s, chunk, weights, x.r, x.n), to, x.n);
+        s->device->ops->ce_update(s->device, x.m, x.n, chunk->row0 + x.r, to, b->labels + x.t,
+                                  h.max + x.t, h.sum + x.t, h.target + x.t);
     }
 }
 
@@ -322,42 +352,62 @@ void oc_program_loss(const oc_program_shape *s, const oc_program_batch *b, void 
                             loss_sum);
 }
 
+/* The tile's share of the chunk's gradient: one product when all tokens are in it, else a sum in
+ * fp32, which the last tile rounds. */
+static void head_dw(const oc_program_shape *s, const head *h, const head_tile *x, oc_mat dlogits,
+                    oc_mat grad, float *sum) {
+    bool tiled = x->m < s->batch * s->seq, last = x->t + x->m == s->batch * s->seq;
+    bool apart = tiled && s->dtype != OC_F32;
+    oc_gemm dw = {
+        .a = dlogits,
+        .b = xn_of(s, h, x->t, x->m),
+        .c = apart ? oc_mat_of(sum, OC_F32, grad.rows, grad.cols, grad.cols) : grad,
+        .trans_a = true,
+        .accumulate = x->t > 0,
+    };
+    s->device->ops->gemm(s->device, &dw);
+    if (apart && last)
+        s->device->ops->fold(s->device, grad.rows * grad.cols, sum, OC_F32, grad.data, s->dtype,
+                             true, NULL);
+}
+
+static void head_dx(const oc_program_shape *s, const head *h, const head_tile *x, oc_mat dlogits,
+                    oc_mat tile) {
+    int64_t cols = s->model->embed_dim;
+    oc_gemm dx = {
+        .a = dlogits,
+        .b = tile,
+        .c = oc_mat_of(h->dxn + x->t * cols, OC_F32, x->m, cols, cols),
+        .accumulate = true,
+    };
+    s->device->ops->gemm(s->device, &dx);
+}
+
 void oc_program_head_backward(const oc_program_shape *s, const oc_block *chunk, const void *weights,
                               const oc_program_batch *b, const float *dscale, void *grads,
-                              void *state, void *work) {
+                              void *state, const float *logits, void *work) {
     head h = head_at(s, state);
-    const oc_device_ops *ops = s->device->ops;
-    int64_t T = s->batch * s->seq, cols = s->model->embed_dim;
-    uint64_t dlogits_at;
-    (void)head_work(s, &dlogits_at);
-    void *dlogits = (char *)work + dlogits_at;
-    for (int64_t r = 0; r < chunk->rows; r += OC_HEAD_TILE) {
-        int64_t n = tile_rows(chunk, r);
-        oc_mat tile = tile_of(s, chunk, weights, r, n);
-        tile_logits(s, &h, tile, work, n);
-        ops->ce_grad(s->device, T, n, chunk->row0 + r, work, b->labels, h.lse, dscale,
-                     s->model->decoder.logit_cap, s->dtype, dlogits);
-        oc_gemm dw = {
-            .a = oc_mat_of(dlogits, s->dtype, T, n, n),
-            .b = xn_of(s, &h),
-            .c = tile_of(s, chunk, grads, r, n),
-            .trans_a = true,
-        };
-        ops->gemm(s->device, &dw);
-        oc_gemm dx = {
-            .a = oc_mat_of(dlogits, s->dtype, T, n, n),
-            .b = tile,
-            .c = oc_mat_of(h.dxn, OC_F32, T, cols, cols),
-            .accumulate = true,
-        };
-        ops->gemm(s->device, &dx);
+    head_work l = head_work_of(s);
+    char *area = work;
+    for (head_tile x = {0}; next_tile(s, chunk, &x);) {
+        oc_mat tile = tile_of(s, chunk, weights, x.r, x.n);
+        oc_mat dlogits = oc_mat_of(area + l.dlogits, s->dtype, x.m, x.n, x.n);
+        const float *from = logits ? logits + kept_at(s, &x) : work;
+        if (!logits) tile_logits(s, xn_of(s, &h, x.t, x.m), tile, work, x.n);
+        s->device->ops->ce_grad(s->device, x.m, x.n, chunk->row0 + x.r, from, b->labels + x.t,
+                                h.lse + x.t, dscale, s->model->decoder.logit_cap, s->dtype,
+                                dlogits.data);
+        if (grads)
+            head_dw(s, &h, &x, dlogits, tile_of(s, chunk, grads, x.r, x.n), (void *)(area + l.sum));
+        head_dx(s, &h, &x, dlogits, tile);
     }
-    oc_program_zero_padding(s, chunk, grads);
+    oc_program_finish_gradient(s, chunk, grads);
 }
 
 void oc_program_head_logits(const oc_program_shape *s, const oc_block *chunk, const void *weights,
                             const void *state, float *logits, int64_t ld) {
     head h = head_at(s, state);
     for (int64_t r = 0; r < chunk->rows; r += OC_HEAD_TILE)
-        tile_logits(s, &h, tile_of(s, chunk, weights, r, tile_rows(chunk, r)), logits + r, ld);
+        tile_logits(s, xn_of(s, &h, 0, s->batch * s->seq),
+                    tile_of(s, chunk, weights, r, tile_rows(chunk, r)), logits + r, ld);
 }

@@ -35,9 +35,9 @@ const char *oc_use_name(oc_use i) {
 }
 
 const char *oc_role_name(oc_role i) {
-    NAMES("src", "dst", "weight", "in", "out", "save", "work", "grad_out", "d", "state", "batch",
-          "grad", "master", "m", "v", "copy", "partials", "cells_in", "cells_out", "carry", "rows",
-          "position_rows", "table");
+    NAMES("src", "dst", "weight", "in", "out", "qkv", "attention", "mid", "up", "mlp", "logits",
+          "work", "grad_out", "d", "state", "batch", "grad", "master", "m", "v", "copy", "partials",
+          "cells_in", "cells_out", "carry", "rows", "position_rows", "table");
 }
 
 uint32_t oc_format_bits(oc_format f) {
@@ -64,7 +64,7 @@ typedef struct draft {
 struct oc_plan_builder {
     vec buffers; /* oc_buffer */
     vec after;   /* oc_buffer_id per buffer: placed behind it; OC_NO_BUFFER */
-    vec blocks;  /* uint64_t elements of each block */
+    vec blocks;  /* oc_block_size of each block */
     draft plans[OC_MAX_PLANS];
     uint32_t n_plans;
     bool follows[OC_MAX_PLANS][OC_MAX_PLANS], opens[OC_MAX_PLANS];
@@ -146,9 +146,9 @@ void oc_plan_signature(oc_plan_builder *b, uint16_t body, oc_signature sig) {
     b->has_signature[body] = true;
 }
 
-void oc_plan_block(oc_plan_builder *b, uint64_t elements) {
-    uint64_t *x = vec_push(b, &b->blocks, sizeof *x);
-    if (x) *x = elements;
+void oc_plan_block(oc_plan_builder *b, oc_block_size size) {
+    oc_block_size *x = vec_push(b, &b->blocks, sizeof *x);
+    if (x) *x = size;
 }
 
 void oc_plan_piece(oc_plan_builder *b, uint64_t elements) { b->piece_elements = elements; }
@@ -245,6 +245,12 @@ void oc_plan_access(oc_plan_builder *b, oc_role role, oc_access_mode mode, oc_bu
     op->n_accesses++;
 }
 
+void oc_plan_demand(oc_plan_builder *b, oc_demand demand) {
+    if (b->failed != OC_OK) return;
+    const draft *d = current(b);
+    ((oc_op *)d->ops.data)[d->ops.count - 1].demand = demand;
+}
+
 /* ---- addresses ---- */
 
 /* Both copies of a SUBMISSION buffer count. */
@@ -328,7 +334,7 @@ uint64_t oc_plan_bytes(const oc_plan_set *s, oc_tier tier, oc_use use) {
 }
 
 uint64_t oc_plan_host_bytes(const oc_plan_set *s) {
-    uint64_t n = sizeof *s + s->n_buffers * sizeof *s->buffers + s->n_blocks * sizeof(uint64_t);
+    uint64_t n = sizeof *s + s->n_buffers * sizeof *s->buffers + s->n_blocks * sizeof *s->blocks;
     for (uint32_t p = 0; p < s->n_plans; p++) {
         const oc_plan *x = &s->plans[p];
         n += x->n_ops * sizeof *x->ops + x->n_accesses * sizeof *x->accesses;
@@ -341,7 +347,7 @@ uint64_t oc_plan_host_bytes(const oc_plan_set *s) {
 
 uint64_t oc_plan_builder_bytes(const oc_plan_builder *b) {
     uint64_t n = sizeof(oc_plan_set) + b->buffers.count * sizeof(oc_buffer) +
-                 b->blocks.count * sizeof(uint64_t);
+                 b->blocks.count * sizeof(oc_block_size);
     for (uint32_t p = 0; p < b->n_plans; p++) {
         const draft *d = &b->plans[p];
         n += d->ops.count * sizeof(oc_op) + d->accesses.count * sizeof(oc_access);
@@ -376,7 +382,7 @@ static void move_plan(draft *d, oc_plan *to) {
 
 static void move_set(oc_plan_builder *b, oc_plan_set *s) {
     s->buffers = take(&b->buffers, sizeof *s->buffers, &s->n_buffers);
-    s->block_elements = take(&b->blocks, sizeof *s->block_elements, &s->n_blocks);
+    s->blocks = take(&b->blocks, sizeof *s->blocks, &s->n_blocks);
     s->piece_elements = b->piece_elements;
     memcpy(s->unordered, b->unordered, sizeof s->unordered);
     memcpy(s->follows, b->follows, sizeof s->follows);
@@ -416,6 +422,6 @@ void oc_plan_set_free(oc_plan_set *s) {
             free(s->pairs[p][q]);
     }
     free(s->buffers);
-    free(s->block_elements);
+    free(s->blocks);
     free(s);
 }

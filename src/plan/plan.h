@@ -117,7 +117,12 @@ typedef enum oc_what {
     OC_V_V,
     OC_V_ACT,  /* input of layer `block` (n_layers: of the final norm) */
     OC_V_DACT, /* gradient of the same */
-    OC_V_SAVE,
+    OC_V_QKV,  /* what a layer's forward leaves for its backward */
+    OC_V_ATTENTION,
+    OC_V_MID,
+    OC_V_UP,
+    OC_V_MLP,
+    OC_V_LOGITS, /* of a chunk of the head */
     OC_V_HEAD_STATE,
     OC_V_ROWS,
     OC_V_BATCH,
@@ -134,6 +139,7 @@ typedef enum oc_what {
     OC_V_SCALARS, /* what of that updates read, */
     OC_V_CARRY,   /* what goes on from step to step, */
     OC_V_SCALE,   /* the loss scale as kernels read it */
+    OC_V_FROZEN,  /* weights that no update changes: stands wherever a weight may */
     OC_V_USER,    /* test programs: from here on */
     OC_V_COUNT = OC_V_USER + 4
 } oc_what;
@@ -148,7 +154,12 @@ typedef enum oc_role {
     OC_ROLE_WEIGHT,
     OC_ROLE_IN,
     OC_ROLE_OUT,
-    OC_ROLE_SAVE,
+    OC_ROLE_QKV,
+    OC_ROLE_ATTENTION,
+    OC_ROLE_MID,
+    OC_ROLE_UP,
+    OC_ROLE_MLP,
+    OC_ROLE_LOGITS,
     OC_ROLE_WORK,
     OC_ROLE_GRAD_OUT, /* flat gradient of the block */
     OC_ROLE_D,        /* gradient of an activation */
@@ -179,11 +190,12 @@ typedef struct oc_access {
     oc_value result; /* OC_FOLD: left there */
 } oc_access;
 
+/* What an op asks of the machine. */
 typedef struct oc_demand {
-    uint64_t bytes; /* moved over the lane's link (a copy moves exactly these), or read + written by
-                       a memory-bound op */
+    uint64_t bytes; /* a transfer moves exactly these over its lane's link; an op that computes
+                       reads and writes them in memory */
     double flops;
-    int32_t cores; /* 0: as many as there are */
+    int32_t cores; /* that it can use; 0: as many as there are */
 } oc_demand;
 
 typedef struct oc_op {
@@ -281,9 +293,11 @@ typedef struct oc_signature {
     uint32_t many;     /* once for each of the op's blocks, in order, by the block of the value */
     uint32_t repeated; /* may stand more than once; others stand once a mode */
     uint32_t whole;    /* all pieces of the op's block, from piece 0 */
-    uint32_t full;     /* all pieces of the buffer */
-    uint32_t single;   /* the op's run of pieces and no other, when it has one */
-    uint32_t run;      /* a value of the op's run of pieces, wherever it lies */
+    uint32_t part;     /* pieces part_first .. part_first + part_count - 1 of the op's block */
+    uint32_t part_first, part_count;
+    uint32_t full;                 /* all pieces of the buffer */
+    uint32_t single;               /* the op's run of pieces and no other, when it has one */
+    uint32_t run;                  /* a value of the op's run of pieces, wherever it lies */
     uint32_t own_block, own_micro; /* the value's block or micro-batch is the op's */
     uint16_t what[OC_ROLE_COUNT];  /* kind of value that a role has; OC_V_NONE: any */
     uint64_t bytes[OC_ROLE_COUNT]; /* that an access of the role must span at least; 0: any */
@@ -292,6 +306,11 @@ typedef struct oc_signature {
     oc_pred_rule pred;
     uint32_t pred_buffer, pred_base;
 } oc_signature;
+
+typedef struct oc_block_size {
+    uint64_t elements;
+    bool frozen; /* it has no gradient, and so no share in an op over the gradients of many */
+} oc_block_size;
 
 typedef struct oc_plan_set {
     oc_buffer *buffers;
@@ -311,7 +330,7 @@ typedef struct oc_plan_set {
     oc_signature signatures[OC_MAX_BODIES];
     bool has_signature[OC_MAX_BODIES];
     /* the size of states: elements of each block and of a piece */
-    uint64_t *block_elements;
+    oc_block_size *blocks;
     uint32_t n_blocks;
     uint64_t piece_elements; /* 0: not known */
 } oc_plan_set;
@@ -332,8 +351,8 @@ oc_buffer_id oc_plan_buffer(oc_plan_builder *b, const char *name, oc_tier tier, 
 void oc_plan_place_after(oc_plan_builder *b, oc_buffer_id id, oc_buffer_id before);
 /* Declare what ops with this body look like; verify refuses others. */
 void oc_plan_signature(oc_plan_builder *b, uint16_t body, oc_signature sig);
-/* What verify knows of sizes: elements of the next block, in order, and of a piece. */
-void oc_plan_block(oc_plan_builder *b, uint64_t elements);
+/* What verify knows of sizes: the next block, in order, and of a piece. */
+void oc_plan_block(oc_plan_builder *b, oc_block_size size);
 void oc_plan_piece(oc_plan_builder *b, uint64_t elements);
 /* Ops of this lane may be done in any order. */
 void oc_plan_unordered(oc_plan_builder *b, oc_lane lane);
@@ -361,6 +380,8 @@ void oc_plan_op(oc_plan_builder *b, const oc_op *op);
 /* Of the op appended last. count UINT32_MAX: all pieces. */
 void oc_plan_access(oc_plan_builder *b, oc_role role, oc_access_mode mode, oc_buffer_id buffer,
                     uint32_t first, uint32_t count, oc_value value, oc_value result);
+/* Of the op appended last, in place of what it came with. */
+void oc_plan_demand(oc_plan_builder *b, oc_demand demand);
 /* Assigns offsets, derives waits and pair tables. The set owns everything; the builder is empty
  * after. */
 OC_NODISCARD oc_status oc_plan_finish(oc_plan_builder *b, oc_plan_set **out, oc_error *err);

@@ -17,7 +17,7 @@ uint64_t oc_verify_bytes(const oc_verifier *v, const oc_access *a) {
 
 static uint32_t pieces_of(const oc_verifier *v, uint32_t block) {
     if (block >= v->s->n_blocks || v->s->piece_elements == 0) return 0;
-    return (uint32_t)oc_ceil_div(v->s->block_elements[block], v->s->piece_elements);
+    return (uint32_t)oc_ceil_div(v->s->blocks[block].elements, v->s->piece_elements);
 }
 
 /* ---- ranges ---- */
@@ -27,16 +27,25 @@ static bool names_block(const oc_verifier *v, const oc_access *a, uint32_t block
     return a->value.block == block && a->count == v->s->buffers[a->buffer].pieces;
 }
 
+/* Past blocks that have no gradient, where it is these that an op is about. */
+static uint32_t skip_frozen(const oc_verifier *v, const oc_signature *g, uint32_t role,
+                            uint32_t next, uint32_t end) {
+    if (g->what[role] != OC_V_PARTIALS) return next;
+    while (next < end && next < v->s->n_blocks && v->s->blocks[next].frozen)
+        next++;
+    return next;
+}
+
 /* Once for each of the op's blocks, in their order. */
 static oc_status check_many(const oc_verifier *v, const oc_plan *p, const oc_op *op,
-                            uint32_t role) {
-    uint32_t next = op->block, end = op->block + op->blocks;
+                            const oc_signature *g, uint32_t role) {
+    uint32_t end = op->block + op->blocks, next = skip_frozen(v, g, role, op->block, end);
     for (uint32_t k = 0; k < op->n_accesses; k++) {
         const oc_access *a = &p->accesses[op->first_access + k];
         if (a->role != role) continue;
         if (next == end || !names_block(v, a, next))
             return oc_verify_refuse(v, p, op, a, "is not of the op's next block");
-        next++;
+        next = skip_frozen(v, g, role, next + 1, end);
     }
     if (next == end) return OC_OK;
     return oc_verify_refuse(v, p, op, NULL, "lacks an access for one of its blocks");
@@ -47,13 +56,25 @@ static bool is_whole(const oc_verifier *v, const oc_op *op, const oc_access *a) 
     return a->first == 0 && a->value.piece == 0 && a->count == pieces_of(v, op->block);
 }
 
+/* Those pieces of the block, where they stand in it. */
+static bool is_part(const oc_access *a, const oc_signature *g) {
+    return a->first == g->part_first && a->value.piece == g->part_first &&
+           a->count == g->part_count;
+}
+
 static bool is_run(const oc_op *op, const oc_access *a) {
     return op->piece == UINT32_MAX || (a->value.piece == op->piece && a->count == op->pieces);
 }
 
 static bool is_state(const oc_value *x) {
-    return x->what == OC_V_WEIGHT || x->what == OC_V_GRAD || x->what == OC_V_MASTER ||
-           x->what == OC_V_M || x->what == OC_V_V;
+    return x->what == OC_V_WEIGHT || x->what == OC_V_FROZEN || x->what == OC_V_GRAD ||
+           x->what == OC_V_MASTER || x->what == OC_V_M || x->what == OC_V_V;
+}
+
+/* Frozen weights serve as well as others. */
+static bool is_kind(uint16_t wanted, uint16_t what) {
+    if (wanted == OC_V_WEIGHT && what == OC_V_FROZEN) return true;
+    return wanted == OC_V_NONE || what == wanted;
 }
 
 /* The pieces and the value an access must name. */
@@ -62,6 +83,7 @@ static oc_status check_range(const oc_verifier *v, const oc_plan *p, const oc_op
     uint32_t bit = 1u << a->role;
     const char *why = NULL;
     if ((g->whole & bit) && !is_whole(v, op, a)) why = "does not name the whole block";
+    if ((g->part & bit) && !is_part(a, g)) why = "does not name the part's pieces";
     if ((g->full & bit) && (a->first || a->count != v->s->buffers[a->buffer].pieces))
         why = "does not name the whole buffer";
     if (((g->single | g->run) & bit) && !is_run(op, a)) why = "does not name the op's pieces";
@@ -72,7 +94,7 @@ static oc_status check_range(const oc_verifier *v, const oc_plan *p, const oc_op
         why = "names a value of another micro-batch";
     if ((g->own_micro & bit) && a->count != 1 && !is_state(&a->value))
         why = "spans more than the micro-batch's piece";
-    if (g->what[a->role] && a->value.what != g->what[a->role]) why = "names another kind of value";
+    if (!is_kind(g->what[a->role], a->value.what)) why = "names another kind of value";
     if (oc_verify_bytes(v, a) < g->bytes[a->role]) why = "has no room for what the body does";
     return why ? oc_verify_refuse(v, p, op, a, why) : OC_OK;
 }
@@ -91,7 +113,7 @@ static oc_status check_size(const oc_verifier *v, const oc_plan *p, const oc_op 
     if (x->piece >= all || a->count > all - x->piece)
         return oc_verify_refuse(v, p, op, a, "names pieces that the block does not have");
     uint64_t first = x->piece * piece;
-    uint64_t end = oc_min_u64((x->piece + a->count) * piece, v->s->block_elements[x->block]);
+    uint64_t end = oc_min_u64((x->piece + a->count) * piece, v->s->blocks[x->block].elements);
     if (oc_verify_bytes(v, a) < (end - first) * bits / 8)
         return oc_verify_refuse(v, p, op, a, "has no room for the value");
     if (a->count > 1 && v->s->buffers[a->buffer].piece_bytes != piece * bits / 8)
@@ -166,7 +188,7 @@ static oc_status check_signature(const oc_verifier *v, const oc_plan *p, const o
     if (!g) return OC_OK;
     OC_TRY(check_accesses(v, p, op, g));
     for (uint32_t r = 0; r < OC_ROLE_COUNT; r++)
-        if (g->many & (1u << r)) OC_TRY(check_many(v, p, op, r));
+        if (g->many & (1u << r)) OC_TRY(check_many(v, p, op, g, r));
     OC_TRY(check_pred(v, p, op, g));
     return check_cells(v, p, op);
 }
@@ -181,10 +203,14 @@ static bool folds_in_place(const oc_access *a) {
     return a->value.what != OC_V_GRAD || oc_value_equal(x, a->result);
 }
 
-/* Copies keep values and fit. */
+/* Copies keep values and fit. What is published takes the place of the version before it. */
 static oc_status check_copy(const oc_verifier *v, const oc_plan *p, const oc_op *op,
                             const oc_access *src, const oc_access *dst, bool appends) {
-    bool same = oc_value_equal(src->value, dst->value) && src->count == dst->count;
+    oc_value there = dst->value, was = dst->value;
+    was.version++;
+    if (op->kind == OC_OP_PUBLISH && dst->mode == OC_FOLD && oc_value_equal(was, dst->result))
+        there = dst->result;
+    bool same = oc_value_equal(src->value, there) && src->count == dst->count;
     if (!appends && !same) return oc_verify_refuse(v, p, op, dst, "does not hold what was read");
     if (oc_verify_bytes(v, src) < op->demand.bytes || oc_verify_bytes(v, dst) < op->demand.bytes)
         return oc_verify_refuse(v, p, op, dst, "has no room for what is moved");

@@ -39,7 +39,7 @@ static bool same(const oc_config *a, const oc_config *b) {
 static void check_read_back(const oc_config *c, const char *path) {
     oc_error err = {.status = OC_OK};
     oc_config *again = parsed();
-    demand(oc_config_write(c, path, &err) == OC_OK);
+    demand(oc_config_write(c, NULL, path, &err) == OC_OK);
     demand(oc_config_read_deepspeed(again, path, 1, NULL, &err) == OC_OK);
     demand(oc_config_resolve(again, 1, NULL, &err) == OC_OK);
     demand(same(c, again));
