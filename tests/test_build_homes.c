@@ -29,6 +29,10 @@ static oc_build_spec vary(const oc_model *m, uint32_t seed) {
     s.place.slots = 1 + (int32_t)(seed % 4);
     s.place.slabs = 1 + (int32_t)(seed % 3);
     s.place.act_slots = seed % 5 == 0 ? 2 : 0;
+    for (int v = 0; v < OC_SAVED_COUNT; v++) {
+        s.place.kept[v] = (int32_t)(seed * 7 + (uint32_t)v * 3) % (m->n_layers + 1);
+        s.place.away[v] = (int32_t)(seed * 5 + (uint32_t)v) % (m->n_layers + 1);
+    }
     s.has_m = seed % 7 != 0;
     s.has_v = s.has_m && seed % 11 != 0;
     return s;

@@ -252,6 +252,20 @@ static void kept(build *b, oc_saved v) {
                                    s->sizes.saved_bytes[v], 0);
 }
 
+/* The same on the host, with slots that they pass through. */
+static void waiting(build *b, oc_saved v) {
+    const oc_build_spec *s = b->spec;
+    int32_t n = oc_build_away_saved(s, v) * oc_build_sets(s);
+    uint64_t bytes = s->sizes.saved_bytes[v];
+    char name[24];
+    (void)snprintf(name, sizeof name, "%s.host", oc_saved_name(v));
+    for (int32_t i = 0; i < n; i++)
+        b->waiting[v][i] = transient(b, name, i, OC_TIER_HOST, OC_USE_ACTIVATIONS, bytes, 0);
+    (void)snprintf(name, sizeof name, "%s.slot", oc_saved_name(v));
+    for (int32_t i = 0; n && i < PASSING_SLOTS; i++)
+        b->passing[v][i] = transient(b, name, i, s->place.compute, OC_USE_ACTIVATIONS, bytes, 0);
+}
+
 static void activations(build *b) {
     const oc_build_spec *s = b->spec;
     const oc_placement *p = &s->place;
@@ -262,6 +276,8 @@ static void activations(build *b) {
         b->acts[i] = transient(b, "act", i, home, use, s->sizes.act_bytes, 0);
     for (int v = 0; v < OC_SAVED_COUNT; v++)
         kept(b, (oc_saved)v);
+    for (int v = 0; v < OC_SAVED_COUNT; v++)
+        waiting(b, (oc_saved)v);
     for (int32_t i = 0; i < p->act_slots; i++)
         b->act_slots.slots[i] = transient(b, "A", i, p->compute, use, s->sizes.act_bytes, 0);
     rows_and_gradients(b);
@@ -289,7 +305,7 @@ static oc_buffer_id shared(build *b, const char *name, int32_t i, oc_use use, ui
 /* Whether a value needs a place in layers that do not keep it: all that parts pass on do, and what
  * a backward reads; UP does not. */
 static bool needs_scratch(const oc_build_spec *s, oc_saved v) {
-    bool all = oc_build_kept(s, v) == s->model->n_layers;
+    bool all = oc_build_kept(s, v) + oc_build_away_saved(s, v) == s->model->n_layers;
     if (v == OC_SAVED_UP) return false;
     if (v == OC_SAVED_MLP)
         return s->train && !all && oc_program_backward_reads(&s->model->decoder, v);

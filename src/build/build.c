@@ -56,6 +56,12 @@ int32_t oc_build_kept(const oc_build_spec *s, oc_saved v) {
     return reads ? s->place.kept[v] : 0;
 }
 
+int32_t oc_build_away_saved(const oc_build_spec *s, oc_saved v) {
+    bool reads = s->train && oc_program_backward_reads(&s->model->decoder, v);
+    int32_t others = s->model->n_layers - oc_build_kept(s, v);
+    return !reads ? 0 : s->place.away[v] < others ? s->place.away[v] : others;
+}
+
 uint64_t oc_build_logits_bytes(const oc_build_spec *s, int64_t rows) {
     return oc_align_up((uint64_t)(s->batch * s->seq) * (uint64_t)rows * sizeof(float), 64);
 }
@@ -148,8 +154,10 @@ static void release(build *b) {
     free(b->partials);
     free(b->device_partials);
     free(b->acts);
-    for (int v = 0; v < OC_SAVED_COUNT; v++)
+    for (int v = 0; v < OC_SAVED_COUNT; v++) {
         free(b->saved[v]);
+        free(b->waiting[v]);
+    }
     free(b->logits);
     free(b->states);
     free(b->ds);
@@ -196,8 +204,10 @@ static void allocate(build *b) {
     b->partials = words(b, blocks);
     b->device_partials = words(b, blocks);
     b->acts = words(b, sets * (layers + 1));
-    for (int v = 0; v < OC_SAVED_COUNT; v++)
+    for (int v = 0; v < OC_SAVED_COUNT; v++) {
         b->saved[v] = words(b, sets * oc_build_kept(s, (oc_saved)v));
+        b->waiting[v] = words(b, sets * oc_build_away_saved(s, (oc_saved)v));
+    }
     b->logits = words(b, sets * p->kept_logits);
     b->states = words(b, sets);
     b->ds = words(b, sets);
@@ -232,9 +242,11 @@ static oc_status check_homes(const oc_build_spec *s, oc_error *err) {
 static oc_status check_kept(const oc_build_spec *s, oc_error *err) {
     const oc_placement *p = &s->place;
     for (int v = 0; v < OC_SAVED_COUNT; v++)
-        if (p->kept[v] < 0 || p->kept[v] > s->model->n_layers)
+        if (p->kept[v] < 0 || p->kept[v] > s->model->n_layers || p->away[v] < 0 ||
+            p->away[v] > s->model->n_layers)
             return oc_fail(err, OC_E_INVALID, "the model has %d layers, not %d to keep %s in",
-                           s->model->n_layers, p->kept[v], oc_saved_name((oc_saved)v));
+                           s->model->n_layers, p->kept[v] < 0 ? p->kept[v] : p->away[v],
+                           oc_saved_name((oc_saved)v));
     if (p->kept_logits < 0 || p->kept_logits > s->model->n_head)
         return oc_fail(err, OC_E_INVALID, "the head has %d chunks, not %d to keep logits of",
                        s->model->n_head, p->kept_logits);

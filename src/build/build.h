@@ -92,6 +92,8 @@ typedef struct oc_placement {
     /* The last so many layers keep the value from forward to backward; the others make it again
      * (a value that no backward reads is kept by none). */
     int32_t kept[OC_SAVED_COUNT];
+    /* Of the others the last so many let it wait on the host, and fetch it for the backward. */
+    int32_t away[OC_SAVED_COUNT];
     int32_t kept_logits; /* the same of the last so many chunks of the head */
     int32_t group;       /* micro-batches a block serves in a row: 1 .. OC_MAX_GROUP */
     bool interleave;     /* group 1: a backward takes turns with the next micro-batch's forward */
@@ -190,7 +192,9 @@ oc_dtype oc_build_grad_dtype(const oc_build_spec *spec, int32_t block);
 /* Where a block's folds and updates run: states at home on a device of its own are updated there.
  */
 oc_lane oc_build_home_lane(const oc_build_spec *spec, uint32_t block);
-/* Layers that keep a value, of those whose backward reads it. */
+/* Layers that keep a value on the device, and those that let it wait on the host, of those whose
+ * backward reads it. */
 int32_t oc_build_kept(const oc_build_spec *spec, oc_saved v);
+int32_t oc_build_away_saved(const oc_build_spec *spec, oc_saved v);
 
 #endif

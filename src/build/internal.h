@@ -70,7 +70,7 @@ typedef struct plan_kind {
     uint32_t pred_from; /* micro-batches from here on may have no rows */
 } plan_kind;
 
-enum { MAX_KINDS = 8, PUBLISH_STAGES = 4, ROUTE_STOPS = 4 };
+enum { MAX_KINDS = 8, PUBLISH_STAGES = 4, ROUTE_STOPS = 4, PASSING_SLOTS = 2 };
 
 typedef struct piece_run {
     uint32_t first, count; /* count 0: none */
@@ -111,7 +111,10 @@ typedef struct build {
     oc_buffer_id published[PUBLISH_STAGES]
                           [OC_TIER_COUNT]; /* new weights on their way, by where they come from */
     oc_buffer_id *acts;                    /* [sets][n_layers + 1]: at home */
-    oc_buffer_id *saved[OC_SAVED_COUNT];   /* each [sets][kept] */
+    oc_buffer_id *waiting[OC_SAVED_COUNT]; /* each [sets][away]: on the host */
+    oc_buffer_id passing[OC_SAVED_COUNT][PASSING_SLOTS]; /* that these pass through */
+    uint32_t next_passing[OC_SAVED_COUNT];
+    oc_buffer_id *saved[OC_SAVED_COUNT];        /* each [sets][kept] */
     oc_buffer_id saved_scratch[OC_SAVED_COUNT]; /* of layers that do not keep it; OC_NO_BUFFER */
     oc_buffer_id *logits;                       /* [sets; interleaved 1][kept_logits] */
     oc_buffer_id *states;                       /* [sets] head state */

@@ -120,7 +120,7 @@ typedef struct oc_config {
     double optimizer_ratio; /* of the optimizer's states, that offload_optimizer is for; 1: all */
 
     /* placement; AUTO and 0 are decided by the planner and logged */
-    oc_home weights_home, optimizer_home, act_home;
+    oc_home weights_home, optimizer_home, act_home, saved_home;
     oc_recompute recompute;
     uint32_t recompute_list; /* bits 1 << oc_saved, bit OC_SAVED_COUNT: logits */
     oc_order order;

@@ -165,6 +165,8 @@ static const oc_option table[] = {
         "where master weights and moments live"),
     ROW("act-home", "", OC_T_CHOICE, act_home, STEPS, 0, 0, homes, memory, "auto|device|host",
         "where a layer's input waits for its backward"),
+    ROW("saved-home", "", OC_T_CHOICE, saved_home, STEPS, 0, 0, homes, memory, "auto|device|host",
+        "where values that layers leave for their backward wait for it"),
     ROW("recompute", "gradient-checkpointing=full activation-checkpointing=full", OC_T_CHOICE, recompute, STEPS, 0, 0, recomputes, memory, "auto|full|none|LIST",
         "full: each layer's forward runs again in the backward; none: all of it is kept; or which "
         "of qkv,attention,mid,up,mlp,logits are made again, the others being kept"),

@@ -54,13 +54,20 @@ static int32_t most_kept(const oc_model *m, int v) {
     return oc_program_backward_reads(&m->decoder, (oc_saved)v) ? m->n_layers : 0;
 }
 
+/* Where a value is that is not made again: on the device, or away from it. */
+static void keep_all(const oc_setup *s, oc_placement *p, int v) {
+    bool host = s->config->saved_home == OC_HOME_HOST && v < OC_SAVED_COUNT;
+    *(host ? &p->away[v] : kept_field(p, v)) = most_kept(s->model, v);
+}
+
 /* Logits are T x vocabulary: nobody keeps all of them without asking. */
 static void keep_asked(const oc_setup *s, oc_placement *p) {
     const oc_config *c = s->config;
-    for (int v = 0; v <= OC_SAVED_COUNT; v++) {
-        bool none = c->recompute == OC_RECOMPUTE_NONE && v < OC_SAVED_COUNT;
+    bool away = c->recompute == OC_RECOMPUTE_AUTO && c->saved_home == OC_HOME_HOST;
+    for (int v = 0; v <= OC_SAVED_COUNT && s->train; v++) {
+        bool all = v < OC_SAVED_COUNT && (c->recompute == OC_RECOMPUTE_NONE || away);
         bool listed = c->recompute == OC_RECOMPUTE_LIST && !(c->recompute_list >> v & 1u);
-        *kept_field(p, v) = s->train && (none || listed) ? most_kept(s->model, v) : 0;
+        if (all || listed) keep_all(s, p, v);
     }
 }
 
@@ -389,8 +396,10 @@ static void describe_kept(const oc_setup *s, char *out, size_t n) {
         int32_t kept = v < OC_SAVED_COUNT ? oc_build_kept(&s->build, (oc_saved)v) : p->kept_logits;
         const char *name = v < OC_SAVED_COUNT ? oc_saved_name((oc_saved)v) : "logits";
         if (most_kept(s->model, v) == 0) continue;
+        int32_t away = v < OC_SAVED_COUNT ? oc_build_away_saved(&s->build, (oc_saved)v) : 0;
         at += (size_t)snprintf(out + at, n - at, "%s%s %d of %d", named++ ? ", " : "", name, kept,
                                most_kept(s->model, v));
+        if (away && at < n) at += (size_t)snprintf(out + at, n - at, " (host %d)", away);
     }
 }
 
@@ -422,6 +431,10 @@ static oc_placement resident_placement(oc_setup *s, oc_placement p) {
     p.compute = hosted ? OC_TIER_HOST : OC_TIER_DEVICE;
     p.slots = 0;
     p.act_slots = 0;
+    for (int v = 0; v < OC_SAVED_COUNT && hosted; v++) { /* the host is where they are */
+        p.kept[v] += p.away[v];
+        p.away[v] = 0;
+    }
     return p;
 }
 
@@ -444,6 +457,23 @@ static oc_status find_least(oc_setup *s, oc_placement *streamed, oc_placement *r
     return OC_OK;
 }
 
+/* Values that are not kept may wait on the host, where fetching them is estimated to be faster than
+ * making them again. */
+static void send_away(oc_setup *s, oc_placement *p) {
+    const oc_config *c = s->config;
+    bool free = c->recompute == OC_RECOMPUTE_AUTO && c->saved_home == OC_HOME_AUTO;
+    double best = seconds_of(s, p);
+    for (int v = 0; v < OC_SAVED_COUNT && s->train && free; v++) {
+        oc_placement q = *p;
+        q.away[v] = most_kept(s->model, v) - p->kept[v];
+        if (q.away[v] <= 0 || !adopt(s, &q, q)) continue;
+        double seconds = seconds_of(s, &q);
+        if (seconds >= 0.98 * best) continue;
+        *p = q;
+        best = seconds;
+    }
+}
+
 static oc_status place_mixed(oc_setup *s, oc_placement *least, oc_error *err) {
     option best = {.wish = oc_homes_asked(s->config), .place = *least};
     use_homes(s, &best.place, &best.wish);
@@ -452,6 +482,7 @@ static oc_status place_mixed(oc_setup *s, oc_placement *least, oc_error *err) {
     consider(s, least, best.wish.resident, &best);
     if (homes_are_free(s->config)) mix(s, least, &best);
     use_homes(s, &best.place, &best.wish);
+    send_away(s, &best.place);
     s->build.place = best.place;
     describe(s);
     if (homes_are_free(s->config)) describe_next(s, &best.wish);

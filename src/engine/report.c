@@ -137,15 +137,26 @@ static json_t *kept_json(const oc_setup *s) {
     return kept;
 }
 
+/* Layers that let a value wait on the host. */
+static json_t *waiting_json(const oc_setup *s) {
+    json_t *waiting = json_object();
+    for (int v = 0; v < OC_SAVED_COUNT; v++)
+        if (oc_program_backward_reads(&s->model->decoder, (oc_saved)v))
+            (void)json_object_set_new(waiting, oc_saved_name((oc_saved)v),
+                                      json_integer(oc_build_away_saved(&s->build, (oc_saved)v)));
+    return waiting;
+}
+
 oc_status oc_setup_print_json(const oc_setup *s, FILE *to, oc_error *err) {
     json_t *tiers = json_object();
     for (int t = 0; t < OC_TIER_COUNT; t++)
         (void)json_object_set_new(tiers, oc_tier_name((oc_tier)t), tier_json(s, (oc_tier)t));
     const oc_placement *p = &s->build.place;
     json_t *placement =
-        json_pack("{s:b,s:i,s:i,s:i,s:o,s:i,s:I}", "resident", p->resident, "slots", p->slots,
+        json_pack("{s:b,s:i,s:i,s:i,s:o,s:o,s:i,s:I}", "resident", p->resident, "slots", p->slots,
                   "slabs", p->slabs, "activation_slots", p->act_slots, "kept", kept_json(s),
-                  "micro_batch_group", p->group, "piece_elements", (json_int_t)p->piece_elements);
+                  "waiting", waiting_json(s), "micro_batch_group", p->group, "piece_elements",
+                  (json_int_t)p->piece_elements);
     json_t *root = json_pack("{s:I,s:I,s:s,s:o,s:{s:I,s:I},s:I,s:o,s:o,s:n,s:{s:f,s:f}}",
                              "parameters", (json_int_t)s->model->parameters, "trained_parameters",
                              (json_int_t)oc_model_trained_parameters(s->model), "dtype",
