@@ -31,13 +31,13 @@ static const isa_kernels *find_kernels(oc_isa isa) {
     return NULL;
 }
 
-static uint64_t scratch_bytes(const oc_device *d) {
+static uint64_t oc_cpu_scratch_bytes(const oc_device *d) {
     return oc_gemm_scratch_bytes(oc_pool_slots(d->pool));
 }
 
-static void lend_scratch(oc_device *d, void *scratch) { oc_cpu_of(d)->scratch = scratch; }
+static void oc_cpu_lend_scratch(oc_device *d, void *scratch) { oc_cpu_of(d)->scratch = scratch; }
 
-static void gemm(oc_device *d, const oc_gemm *g) {
+static void oc_cpu_gemm(oc_device *d, const oc_gemm *g) {
     oc_cpu *c = oc_cpu_of(d);
     int64_t m = g->trans_a ? g->a.cols : g->a.rows, ka = g->trans_a ? g->a.rows : g->a.cols;
     int64_t kb = g->trans_b ? g->b.cols : g->b.rows, n = g->trans_b ? g->b.rows : g->b.cols;
@@ -49,47 +49,25 @@ static void gemm(oc_device *d, const oc_gemm *g) {
     oc_gemm_run(c->gemm, d->pool, c->scratch, g);
 }
 
-static uint64_t attention_work_bytes(const oc_device *d, const oc_attention *a) {
+static uint64_t oc_cpu_attention_work_bytes(const oc_device *d, const oc_attention *a) {
     return oc_attention_work_bytes(a, oc_pool_slots(d->pool));
 }
 
-static void attention_forward(oc_device *d, const oc_attention *a) {
+static void oc_cpu_attention_forward(oc_device *d, const oc_attention *a) {
     oc_attention_forward_run(oc_cpu_of(d)->attention, d->pool, a);
 }
 
-static void attention_backward(oc_device *d, const oc_attention *a) {
+static void oc_cpu_attention_backward(oc_device *d, const oc_attention *a) {
     oc_attention_backward_run(oc_cpu_of(d)->attention, d->pool, a);
 }
 
-static void rope(oc_device *d, const oc_rope *r) { oc_rope_run(oc_cpu_of(d)->rope, d->pool, r); }
+static void oc_cpu_rope(oc_device *d, const oc_rope *r) {
+    oc_rope_run(oc_cpu_of(d)->rope, d->pool, r);
+}
 
 static const oc_device_ops cpu_ops = {
     .name = "cpu",
-    .scratch_bytes = scratch_bytes,
-    .lend_scratch = lend_scratch,
-    .gemm = gemm,
-    .attention_work_bytes = attention_work_bytes,
-    .attention_forward = attention_forward,
-    .attention_backward = attention_backward,
-    .rope = rope,
-    .norm_forward = oc_cpu_norm_forward,
-    .norm_backward = oc_cpu_norm_backward,
-    .act_forward = oc_cpu_act_forward,
-    .act_backward = oc_cpu_act_backward,
-    .bias_grad = oc_cpu_bias_grad,
-    .scale_add = oc_cpu_scale_add,
-    .ce_init = oc_cpu_ce_init,
-    .ce_update = oc_cpu_ce_update,
-    .ce_loss = oc_cpu_ce_loss,
-    .ce_grad = oc_cpu_ce_grad,
-    .soft_cap = oc_cpu_soft_cap,
-    .rows_gather = oc_cpu_rows_gather,
-    .rows_scatter = oc_cpu_rows_scatter,
-    .fold = oc_cpu_fold,
-    .update = oc_cpu_update,
-    .copy = oc_cpu_copy,
-    .fill = oc_cpu_fill,
-    .zero = oc_cpu_zero,
+    OC_DEVICE_ENTRIES(oc_cpu_),
     .open_memory = oc_device_open_host_memory,
 };
 

@@ -34,12 +34,12 @@ static void store(void *data, oc_dtype t, int64_t i, double x) {
     }
 }
 
-static uint64_t scratch_bytes(const oc_device *d) {
+static uint64_t ref_scratch_bytes(const oc_device *d) {
     (void)d;
     return 0;
 }
 
-static void lend_scratch(oc_device *d, void *scratch) {
+static void ref_lend_scratch(oc_device *d, void *scratch) {
     (void)d;
     (void)scratch;
 }
@@ -54,7 +54,7 @@ static bool gemm_shapes_fit(const oc_gemm *g) {
     return m == g->c.rows && n == g->c.cols && ka == kb && !(g->accumulate && g->c.dtype != OC_F32);
 }
 
-static void gemm(oc_device *d, const oc_gemm *g) {
+static void ref_gemm(oc_device *d, const oc_gemm *g) {
     if (!gemm_shapes_fit(g)) {
         oc_device_set_failed(d, OC_E_INVALID);
         return;
@@ -154,13 +154,13 @@ static void attend(const oc_attention *a, int64_t b, int64_t h, int64_t t) {
     }
 }
 
-static uint64_t attention_work_bytes(const oc_device *d, const oc_attention *a) {
+static uint64_t ref_attention_work_bytes(const oc_device *d, const oc_attention *a) {
     (void)d;
     (void)a;
     return 0;
 }
 
-static void attention_forward(oc_device *d, const oc_attention *a) {
+static void ref_attention_forward(oc_device *d, const oc_attention *a) {
     (void)d;
     for (int64_t b = 0; b < a->batch; b++) {
         for (int64_t h = 0; h < a->heads; h++) {
@@ -227,7 +227,7 @@ static void key_value_grad(const oc_attention *a, int64_t b, int64_t kv, int64_t
     }
 }
 
-static void attention_backward(oc_device *d, const oc_attention *a) {
+static void ref_attention_backward(oc_device *d, const oc_attention *a) {
     (void)d;
     for (int64_t b = 0; b < a->batch; b++) {
         for (int64_t t = 0; t < a->seq; t++) {
@@ -240,7 +240,7 @@ static void attention_backward(oc_device *d, const oc_attention *a) {
 }
 
 /* The angle is an fp32 product, as in every published model; cos and sin of it are exact. */
-static void rope(oc_device *d, const oc_rope *r) {
+static void ref_rope(oc_device *d, const oc_rope *r) {
     (void)d;
     int64_t half = r->rot_dim / 2;
     for (int64_t row = 0; row < r->rows; row++) {
@@ -272,7 +272,7 @@ static int64_t norm_at(const oc_norm *n, int64_t i) {
     return i / groups * ld + i % groups * n->cols;
 }
 
-static void norm_forward(oc_device *d, const oc_norm *n) {
+static void ref_norm_forward(oc_device *d, const oc_norm *n) {
     (void)d;
     for (int64_t i = 0; i < n->rows * norm_groups(n); i++) {
         int64_t o = norm_at(n, i);
@@ -325,7 +325,7 @@ static void norm_dx(const oc_norm *n, int64_t i) {
     }
 }
 
-static void norm_backward(oc_device *d, const oc_norm *n) {
+static void ref_norm_backward(oc_device *d, const oc_norm *n) {
     (void)d;
     int64_t vectors = n->rows * norm_groups(n);
     for (int64_t j = 0; j < n->cols; j++) {
@@ -372,8 +372,8 @@ static double activate(oc_act act, double x, double *slope) {
     }
 }
 
-static void act_forward(oc_device *d, oc_act act, bool gated, oc_dtype t, int64_t rows,
-                        int64_t cols, const void *x, void *y) {
+static void ref_act_forward(oc_device *d, oc_act act, bool gated, oc_dtype t, int64_t rows,
+                            int64_t cols, const void *x, void *y) {
     (void)d;
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < cols; j++) {
@@ -385,8 +385,8 @@ static void act_forward(oc_device *d, oc_act act, bool gated, oc_dtype t, int64_
     }
 }
 
-static void act_backward(oc_device *d, oc_act act, bool gated, oc_dtype t, int64_t rows,
-                         int64_t cols, const void *x, const void *dy, void *dx) {
+static void ref_act_backward(oc_device *d, oc_act act, bool gated, oc_dtype t, int64_t rows,
+                             int64_t cols, const void *x, const void *dy, void *dx) {
     (void)d;
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < cols; j++) {
@@ -400,8 +400,8 @@ static void act_backward(oc_device *d, oc_act act, bool gated, oc_dtype t, int64
     }
 }
 
-static void bias_grad(oc_device *d, oc_dtype t, int64_t rows, int64_t cols, const void *dy,
-                      int64_t ld, void *db) {
+static void ref_bias_grad(oc_device *d, oc_dtype t, int64_t rows, int64_t cols, const void *dy,
+                          int64_t ld, void *db) {
     (void)d;
     for (int64_t j = 0; j < cols; j++) {
         double sum = 0;
@@ -411,8 +411,8 @@ static void bias_grad(oc_device *d, oc_dtype t, int64_t rows, int64_t cols, cons
     }
 }
 
-static void scale_add(oc_device *d, oc_dtype t, int64_t n, const void *a, float scale,
-                      const void *b, void *out) {
+static void ref_scale_add(oc_device *d, oc_dtype t, int64_t n, const void *a, float scale,
+                          const void *b, void *out) {
     (void)d;
     for (int64_t i = 0; i < n; i++) {
         store(out, t, i, (double)scale * load(a, t, i) + (b ? load(b, t, i) : 0));
@@ -423,7 +423,7 @@ static void scale_add(oc_device *d, oc_dtype t, int64_t n, const void *a, float 
 
 enum { IGNORED = -100 };
 
-static void ce_init(oc_device *d, int64_t rows, float *max, float *sum, float *target) {
+static void ref_ce_init(oc_device *d, int64_t rows, float *max, float *sum, float *target) {
     (void)d;
     for (int64_t i = 0; i < rows; i++) {
         max[i] = -INFINITY;
@@ -432,8 +432,8 @@ static void ce_init(oc_device *d, int64_t rows, float *max, float *sum, float *t
     }
 }
 
-static void ce_update(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
-                      const int32_t *labels, float *max, float *sum, float *target) {
+static void ref_ce_update(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
+                          const int32_t *labels, float *max, float *sum, float *target) {
     (void)d;
     for (int64_t i = 0; i < rows; i++) {
         const float *x = logits + i * n;
@@ -449,8 +449,8 @@ static void ce_update(oc_device *d, int64_t rows, int64_t n, int64_t v0, const f
     }
 }
 
-static void ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
-                    const float *sum, const float *target, float *lse, double *loss_sum) {
+static void ref_ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
+                        const float *sum, const float *target, float *lse, double *loss_sum) {
     (void)d;
     double loss = 0;
     for (int64_t i = 0; i < rows; i++) {
@@ -460,9 +460,9 @@ static void ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const flo
     *loss_sum = loss;
 }
 
-static void ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
-                    const int32_t *labels, const float *lse, const float *dscale, float cap,
-                    oc_dtype t, void *dlogits) {
+static void ref_ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
+                        const int32_t *labels, const float *lse, const float *dscale, float cap,
+                        oc_dtype t, void *dlogits) {
     (void)d;
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < n; j++) {
@@ -474,7 +474,7 @@ static void ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const flo
     }
 }
 
-static void soft_cap(oc_device *d, int64_t n, float cap, float *x) {
+static void ref_soft_cap(oc_device *d, int64_t n, float cap, float *x) {
     (void)d;
     for (int64_t i = 0; i < n; i++)
         x[i] = (float)(cap * tanh((double)x[i] / cap));
@@ -482,8 +482,8 @@ static void soft_cap(oc_device *d, int64_t n, float cap, float *x) {
 
 /* --- rows of a table -------------------------------------------------------------------------- */
 
-static void rows_gather(oc_device *d, oc_dtype t, int64_t n, int64_t cols, const int32_t *index,
-                        int64_t row0, int64_t table_rows, const void *table, void *out) {
+static void ref_rows_gather(oc_device *d, oc_dtype t, int64_t n, int64_t cols, const int32_t *index,
+                            int64_t row0, int64_t table_rows, const void *table, void *out) {
     (void)d;
     for (int64_t i = 0; i < n; i++) {
         int64_t row = index[i] - row0;
@@ -494,9 +494,9 @@ static void rows_gather(oc_device *d, oc_dtype t, int64_t n, int64_t cols, const
     }
 }
 
-static void rows_scatter(oc_device *d, oc_dtype t, int64_t n, int64_t cols, const int32_t *index,
-                         const int32_t *order, int64_t row0, int64_t table_rows, const void *src,
-                         float *acc) {
+static void ref_rows_scatter(oc_device *d, oc_dtype t, int64_t n, int64_t cols,
+                             const int32_t *index, const int32_t *order, int64_t row0,
+                             int64_t table_rows, const void *src, float *acc) {
     (void)d;
     for (int64_t k = 0; k < n; k++) {
         int64_t i = order[k], row = index[i] - row0;
@@ -508,8 +508,8 @@ static void rows_scatter(oc_device *d, oc_dtype t, int64_t n, int64_t cols, cons
 
 /* --- gradients and parameters ----------------------------------------------------------------- */
 
-static void fold(oc_device *d, int64_t n, const void *g, oc_dtype g_dtype, void *acc,
-                 oc_dtype acc_dtype, bool first, double *partials) {
+static void ref_fold(oc_device *d, int64_t n, const void *g, oc_dtype g_dtype, void *acc,
+                     oc_dtype acc_dtype, bool first, double *partials) {
     (void)d;
     for (int64_t c = 0; c * OC_NORM_CHUNK < n; c++) {
         int64_t end = (c + 1) * OC_NORM_CHUNK < n ? (c + 1) * OC_NORM_CHUNK : n;
@@ -535,7 +535,7 @@ static float adam_step(const oc_update *u, const oc_update_scalars *s, int64_t i
     return p - (float)(s->lr / s->bias1) * (m / denom);
 }
 
-static void update(oc_device *d, const oc_update *u) {
+static void ref_update(oc_device *d, const oc_update *u) {
     (void)d;
     const oc_update_scalars s = *u->scalars;
     for (int64_t i = 0; i < u->n; i++) {
@@ -556,47 +556,23 @@ static void update(oc_device *d, const oc_update *u) {
     }
 }
 
-static void copy(oc_device *d, void *dst, const void *src, uint64_t bytes) {
+static void ref_copy(oc_device *d, void *dst, const void *src, uint64_t bytes) {
     (void)d;
     memcpy(dst, src, bytes);
 }
 
-static void fill(oc_device *d, void *dst, uint8_t value, uint64_t bytes) {
+static void ref_fill(oc_device *d, void *dst, uint8_t value, uint64_t bytes) {
     (void)d;
     memset(dst, value, bytes);
 }
 
-static void zero(oc_device *d, void *dst, uint64_t bytes) { fill(d, dst, 0, bytes); }
+static void ref_zero(oc_device *d, void *dst, uint64_t bytes) { ref_fill(d, dst, 0, bytes); }
 
 /* --- the table -------------------------------------------------------------------------------- */
 
 static const oc_device_ops reference_ops = {
     .name = "reference",
-    .scratch_bytes = scratch_bytes,
-    .lend_scratch = lend_scratch,
-    .gemm = gemm,
-    .attention_work_bytes = attention_work_bytes,
-    .attention_forward = attention_forward,
-    .attention_backward = attention_backward,
-    .rope = rope,
-    .norm_forward = norm_forward,
-    .norm_backward = norm_backward,
-    .act_forward = act_forward,
-    .act_backward = act_backward,
-    .bias_grad = bias_grad,
-    .scale_add = scale_add,
-    .ce_init = ce_init,
-    .ce_update = ce_update,
-    .ce_loss = ce_loss,
-    .ce_grad = ce_grad,
-    .soft_cap = soft_cap,
-    .rows_gather = rows_gather,
-    .rows_scatter = rows_scatter,
-    .fold = fold,
-    .update = update,
-    .copy = copy,
-    .fill = fill,
-    .zero = zero,
+    OC_DEVICE_ENTRIES(ref_),
     .open_memory = oc_device_open_host_memory,
 };
 
