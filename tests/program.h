@@ -15,6 +15,20 @@
 #include <time.h>
 #include <unistd.h>
 
+/* What is measured is then no measure: shadow memory counts as well. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+#define MIB (1024.0 * 1024.0)
+
 enum { PROGRAM_TEXT_BYTES = 64 << 10 };
 
 typedef struct program_result {

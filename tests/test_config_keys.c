@@ -452,10 +452,11 @@ static void every_promised_option_is_there_or_refused_by_name(void **state) {
          "threads seed log trace json quiet pace serial-lanes seq-length micro-batch grad-accum "
          "max-steps epochs lr lr-schedule warmup-steps weight-decay betas eps clip-grad-norm "
          "no-shuffle no-packing eval-data eval-every save-every keep resume overwrite tokenizer "
-         "save-model-only io"},
-        {OC_CMD_EVAL, "model data seq-length micro-batch dtype device-memory host-memory json"},
+         "save-model-only io token-tile"},
+        {OC_CMD_EVAL,
+         "model data seq-length micro-batch dtype device-memory host-memory json token-tile"},
         {OC_CMD_PLAN,
-         "model init data output device-memory host-memory nvme-path json micro-batch"},
+         "model init data output device-memory host-memory nvme-path json micro-batch token-tile"},
         {OC_CMD_GENERATE, "model prompt chat max-new-tokens batch temperature top-k top-p "
                           "repetition-penalty stop resident-blocks"},
         {OC_CMD_TOKENIZE, "model data"},

@@ -73,7 +73,7 @@ static void defaults_are_those_of_the_contract(void **state) {
     assert_true(c->micro_batch == 8 && c->grad_accum == 1 && c->train_batch == 8);
     assert_true(c->device_memory == UINT64_MAX && c->host_memory == UINT64_MAX);
     assert_true(c->resident_blocks == -1 && c->optimizer_ratio == 1);
-    assert_true(c->n_freeze == 0 && c->n_train_only == 0);
+    assert_true(c->n_freeze == 0 && c->n_train_only == 0 && c->token_tile == 0);
     oc_config_free(c);
 }
 
@@ -129,6 +129,8 @@ static void what_is_not_meant_is_refused_by_name(void **state) {
         {"--zero-stage 1", OC_E_INVALID, "--zero-stage"},
         {"--optimizer-ratio 0.5", OC_E_INVALID, "--optimizer-ratio"},
         {"--grad-accum 1048577", OC_E_INVALID, "--grad-accum: 1048577 is outside 1 to 1048576"},
+        {"--token-tile 0", OC_E_INVALID, "--token-tile: 0 is outside 1 to"},
+        {"--token-tile -8", OC_E_INVALID, "--token-tile: -8 is outside 1 to"},
         {"--resident-blocks -1", OC_E_INVALID, "--resident-blocks: -1 is outside 0 to"},
         {"--resident-blocks some", OC_E_INVALID, "--resident-blocks: \"some\""},
         {"--freeze", OC_E_INVALID, "--freeze needs a value: PATTERN"},
@@ -440,7 +442,7 @@ static void run_json_reads_back_as_it_was(void **state) {
                "--pace h2d=1.5GB/s --recompute full --threads 2 --seed 7 --keep 5 "
                "--optimizer sgd --clip-grad-norm 0 --weights-home host --max-steps 9 "
                "--trace-size 3MiB --early-updates off --debug-async "
-               "--freeze *embed* lm_head.* --resident-blocks 4");
+               "--freeze *embed* lm_head.* --resident-blocks 4 --token-tile 512");
     assert_int_equal(read_json(a, "{\"fp16\": {\"enabled\": \"auto\", \"loss_scale\": 128},"
                                   "\"scheduler\": {\"type\": \"WarmupCosineLR\", \"params\": {"
                                   "\"total_num_steps\": 77, \"cos_min_ratio\": 0.1}}}"),
@@ -459,7 +461,7 @@ static void run_json_reads_back_as_it_was(void **state) {
     assert_true(!b->shuffle && b->packing && b->clip == 0 && b->loss_scale.static_scale == 128);
     assert_true(b->schedule.total_steps == 77 && b->schedule.cos_min_ratio == 0.1);
     assert_true(b->n_freeze == 2 && strcmp(b->freeze[1], "lm_head.*") == 0);
-    assert_true(b->resident_blocks == 4);
+    assert_true(b->resident_blocks == 4 && b->token_tile == 512);
     assert_true(b->trace_bytes == 3 << 20 && b->early_updates == OC_EARLY_OFF && b->debug_async);
     oc_config_free(b);
     b = parsed("--lr 2 --data z --train-only *norm*");

@@ -8,19 +8,6 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1 /* shadow memory counts as well */
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-
-#define MIB (1024.0 * 1024.0)
-
 /* ---- models and commands ---- */
 
 static void make(char dir[SCRATCH_BYTES], int layers, int hidden, int vocab) {

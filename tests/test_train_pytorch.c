@@ -198,6 +198,16 @@ static void every_model_follows_pytorch_streamed(void **state) {
     }
 }
 
+/* Rows of the mlp and the head in tiles, resident and streamed: of 8, and of 7, so that the last of
+ * a micro-batch is a part of one. */
+static void llama_follows_pytorch_tile_by_tile(void **state) {
+    (void)state;
+    follow_fp32("llama-bias", 1, "--token-tile 8");
+    follow_fp32("llama-bias", 1, "--token-tile 7 " STREAMED);
+    follow_fp32("llama-bias", 2, "--token-tile 8 " STREAMED);
+    follow_bf16("llama-bias", "--token-tile 7 " STREAMED);
+}
+
 static void every_model_follows_pytorch_in_bf16(void **state) {
     (void)state;
     for (int i = 0; i < MODELS; i++) {
@@ -222,6 +232,7 @@ int main(void) {
         cmocka_unit_test(every_model_follows_pytorch_in_fp32),
         cmocka_unit_test(every_model_follows_pytorch_with_the_batch_split),
         cmocka_unit_test(every_model_follows_pytorch_streamed),
+        cmocka_unit_test(llama_follows_pytorch_tile_by_tile),
         cmocka_unit_test(every_model_follows_pytorch_in_bf16),
         cmocka_unit_test(every_model_follows_pytorch_on_the_asynchronous_device),
     };

@@ -4,6 +4,7 @@
 #include "config/hub.h"
 #include "config/options.h"
 #include "config/output_names.h"
+#include "model/program.h" /* OC_TOKEN_TILE */
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ static void set_defaults(oc_config *c) {
     c->trace_bytes = 16 << 20;
     c->max_steps = -1;
     c->epochs = 3;
+    c->token_tile = 0;
     c->keep = 2;
     c->optimizer = OC_ADAMW;
     c->lr = 5e-5;
@@ -521,6 +523,7 @@ static void add_facts(json_t *run, const oc_run_facts *facts) {
     (void)json_object_set_new(run, "parameters", json_integer((json_int_t)facts->parameters));
     (void)json_object_set_new(run, "trained_parameters",
                               json_integer((json_int_t)facts->trained_parameters));
+    (void)json_object_set_new(run, "token_tile_taken", json_integer(facts->token_tile));
 }
 
 oc_status oc_config_write(const oc_config *c, const oc_run_facts *facts, const char *path,

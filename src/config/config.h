@@ -100,8 +100,9 @@ typedef struct oc_config {
     int64_t micro_batch;
     int64_t grad_accum;
     int64_t train_batch;
-    int64_t max_steps; /* -1: epochs decide */
-    double epochs;     /* not looked at when max_steps > 0 */
+    int64_t token_tile; /* rows of the mlp and the head at a time; 0: auto. Part of the numerics */
+    int64_t max_steps;  /* -1: epochs decide */
+    double epochs;      /* not looked at when max_steps > 0 */
     bool shuffle, packing;
     int64_t eval_every, save_every; /* 0: never */
     int32_t keep;
@@ -154,6 +155,7 @@ void oc_config_free(oc_config *c);
 /* What a run's configuration alone does not say of it. */
 typedef struct oc_run_facts {
     uint64_t parameters, trained_parameters;
+    int64_t token_tile; /* oc_program_tile() */
 } oc_run_facts;
 
 /* The resolved run as JSON (run.json); read back by --config. facts may be NULL. */

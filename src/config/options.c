@@ -100,6 +100,9 @@ static const oc_option table[] = {
         "micro-batches a step; default 1"),
     ROW("train-batch", "train-batch-size", OC_T_INT64, train_batch, STEPS, 1, LIMIT, NULL, batch, "N",
         "sequences a step = micro-batch x grad-accum x ranks; any two give the third"),
+    ROW("token-tile", "", OC_T_INT_AUTO, token_tile, RUNS, 1, LIMIT, NULL, batch, "N|auto",
+        "tokens that the mlp and the head take at a time; auto: 4096, or all where that takes no more "
+        "room. Another tile adds up weight gradients in other parts: results differ by rounding"),
     ROW("max-steps", "", OC_T_INT64, max_steps, STEPS, -1, LIMIT, NULL, batch, "N",
         "stop after N steps; the data repeats"),
     ROW("epochs", "num-train-epochs", OC_T_REAL, epochs, STEPS, 0, 1e9, NULL, batch, "X",

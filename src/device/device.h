@@ -63,9 +63,10 @@ typedef enum oc_act {
 
 /* Rows are tokens of `batch` sequences of `seq` tokens; T = batch * seq. q, k, v are views into one
  * buffer or several, each [T, heads * head_dim] with its own ld. Token t of a sequence attends to
- * tokens doc_start[t] .. t of its sequence (doc_start is relative to the sequence), further limited
- * to the last `window` tokens when window > 0. A score is scale * q.k; then, where they are given,
- * cap * tanh(score / cap) (soft cap), then + slope[head] * (key's place - query's place) (ALiBi).
+ * tokens doc_start[t] .. t of its sequence (doc_start is relative to the sequence and never
+ * decreases in it), further limited to the last `window` tokens when window > 0. A score is scale *
+ * q.k; then, where they are given, cap * tanh(score / cap) (soft cap), then + slope[head] * (key's
+ * place - query's place) (ALiBi).
  */
 typedef struct oc_attention {
     oc_dtype dtype;

@@ -157,15 +157,16 @@ oc_status oc_setup_print_json(const oc_setup *s, FILE *to, oc_error *err) {
                   "slabs", p->slabs, "activation_slots", p->act_slots, "kept", kept_json(s),
                   "waiting", waiting_json(s), "micro_batch_group", p->group, "piece_elements",
                   (json_int_t)p->piece_elements);
-    json_t *root = json_pack("{s:I,s:I,s:s,s:o,s:{s:I,s:I},s:I,s:o,s:o,s:n,s:{s:f,s:f}}",
-                             "parameters", (json_int_t)s->model->parameters, "trained_parameters",
-                             (json_int_t)oc_model_trained_parameters(s->model), "dtype",
-                             oc_dtype_name(s->dtype), "tiers", tiers, "minimum", "device",
-                             (json_int_t)s->minimum[OC_TIER_DEVICE], "host",
-                             (json_int_t)(s->minimum[OC_TIER_HOST] + oc_setup_outside_bytes(s)),
-                             "foreign", (json_int_t)s->foreign_bytes, "homes", homes_json(s),
-                             "placement", placement, "predicted", "arena_over_lower_bound",
-                             "device", ratio(s, OC_TIER_DEVICE), "host", ratio(s, OC_TIER_HOST));
+    json_t *root =
+        json_pack("{s:I,s:I,s:s,s:I,s:o,s:{s:I,s:I},s:I,s:o,s:o,s:n,s:{s:f,s:f}}", "parameters",
+                  (json_int_t)s->model->parameters, "trained_parameters",
+                  (json_int_t)oc_model_trained_parameters(s->model), "dtype",
+                  oc_dtype_name(s->dtype), "token_tile", (json_int_t)oc_program_tile(&s->shape),
+                  "tiers", tiers, "minimum", "device", (json_int_t)s->minimum[OC_TIER_DEVICE],
+                  "host", (json_int_t)(s->minimum[OC_TIER_HOST] + oc_setup_outside_bytes(s)),
+                  "foreign", (json_int_t)s->foreign_bytes, "homes", homes_json(s), "placement",
+                  placement, "predicted", "arena_over_lower_bound", "device",
+                  ratio(s, OC_TIER_DEVICE), "host", ratio(s, OC_TIER_HOST));
     if (!root) return oc_fail(err, OC_E_MEMORY, "no memory for the plan's JSON");
     int failed = json_dumpf(root, to, JSON_INDENT(2));
     json_decref(root);

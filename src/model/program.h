@@ -65,6 +65,9 @@ typedef struct oc_program_batch {
     const int32_t *doc_start; /* [T] first token of the document, relative to the sequence */
 } oc_program_batch;
 
+/* Tokens that the mlp and the head take at a time: a function of model, dtype, micro-batch and
+ * s->tile, and so of nothing that placement decides. */
+int64_t oc_program_tile(const oc_program_shape *s);
 /* Bytes, each a multiple of 64. */
 uint64_t oc_program_act_bytes(const oc_program_shape *s); /* [T, hidden] in dtype */
 uint64_t oc_program_row_bytes(const oc_program_shape *s); /* [T, embed_dim] in dtype */

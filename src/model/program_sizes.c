@@ -24,7 +24,8 @@ static oc_widths model_widths(const oc_model *m) {
 /* All tokens, as long as a tile of them takes no more room than a short tile and the sums over
  * tiles would: T (up + mid) e <= TILE (up + mid) e + 4 hidden (up + mid). In fp32 sums take none.
  */
-static int64_t tile_of(const oc_program_shape *s, int64_t tokens) {
+int64_t oc_program_tile(const oc_program_shape *s) {
+    int64_t tokens = s->batch * s->seq;
     int64_t e = (int64_t)oc_dtype_bytes(s->dtype);
     int64_t sums = s->dtype == OC_F32 ? 0 : 4 * s->model->decoder.hidden / e;
     if (s->tile > 0) return s->tile;
@@ -34,7 +35,7 @@ static int64_t tile_of(const oc_program_shape *s, int64_t tokens) {
 oc_widths oc_program_widths(const oc_program_shape *s) {
     oc_widths w = model_widths(s->model);
     w.tokens = s->batch * s->seq;
-    int64_t tile = tile_of(s, w.tokens);
+    int64_t tile = oc_program_tile(s);
     w.tile = tile < w.tokens ? tile : w.tokens;
     return w;
 }

@@ -254,7 +254,8 @@ static oc_status finish_final(const char *dir, oc_error *err) {
 static oc_status write_run(const oc_setup *setup, const char *dir, oc_error *err) {
     char path[PATH_BYTES];
     OC_TRY(join(path, dir, "run.json", err));
-    oc_run_facts facts = {setup->model->parameters, oc_model_trained_parameters(setup->model)};
+    oc_run_facts facts = {setup->model->parameters, oc_model_trained_parameters(setup->model),
+                          oc_program_tile(&setup->shape)};
     return oc_config_write(setup->config, &facts, path, err);
 }
 
