@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures outcore against its own bounds and against PyTorch and DeepSpeed; standard library only.
 
-    compare.py [adamw] [gemm] [tokenizer] [plan] [overlap] [early] [host] [pytorch] [deepspeed]   default: all
+    compare.py [adamw] [gemm] [tokenizer] [plan] [overlap] [early] [recompute] [host] [pytorch] [deepspeed]   default: all
 
 What is compared takes turns (ABAB...), several steps a turn, and medians over all turns are set
 against each other: other load on the machine disturbs both. The first step of each process warms up
@@ -420,6 +420,66 @@ def deepspeed():
     save("deepspeed", {"legs": report})
 
 
+def planned(folder, dtype, seq, micro, extra):
+    """Device bytes of a run, and how many layers keep each value."""
+    done = subprocess.run([os.path.join(BUILD, "outcore"), "plan", "--init", folder, "--tokenizer", "bytes",
+                           "--data", text(), "--dtype", dtype, "--threads", str(THREADS),
+                           "--seq-length", str(seq), "--micro-batch", str(micro), "--grad-accum", "1",
+                           "--json", "--quiet", *extra], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    return found["tiers"]["device"]["bytes"], found["placement"]["kept"]
+
+
+def recompute(layers=8, seq=1024):
+    """What --recompute auto makes of a budget that an explicit choice needs to the byte: that choice
+    keeps the same values in all layers. Processor time is compared, since what is made again is
+    arithmetic. "Last layers whole" is computed, not run: as many layers as the budget holds keep all
+    they have, each of which saves its share of what `none` saves over `full`."""
+    folder = config("recompute", num_hidden_layers=layers, hidden_size=512, intermediate_size=1536,
+                    num_attention_heads=8, num_key_value_heads=4)
+    values = ("qkv", "attention", "mid", "up")
+    shape = ("bf16", seq, 1)
+    placed = ("--weights-home", "host", "--optimizer-home", "host", "--act-home", "device", "--slots",
+              "2", "--slabs", "2")
+
+    def options(choice, budget="64GiB"):
+        return placed + ("--recompute", choice, "--device-memory", str(budget))
+
+    choices = {"full": "full", "none": "none"}
+    for kept in (("attention",), ("qkv", "attention"), ("qkv", "attention", "mid"), ("up",)):
+        choices["keep " + "+".join(kept)] = ",".join(
+            [v for v in values if v not in kept] + ["logits"])
+    need = {name: planned(folder, *shape, options(choice))[0] for name, choice in choices.items()}
+    legs, kept = {}, {}
+    for name, choice in choices.items():
+        legs[name] = lambda choice=choice: outcore(folder, *shape, extra=options(choice))
+        if name in ("full", "none"):
+            continue
+        auto = options("auto", need[name])
+        kept[name] = planned(folder, *shape, auto)[1]
+        legs["auto for " + name] = lambda auto=auto: outcore(folder, *shape, extra=auto)
+    results = take_turns(legs)
+    of_cpu = {name: seconds(r, "cpu_seconds") for name, r in results.items()}
+    slow, fast = of_cpu["full"], of_cpu["none"]
+    row("recompute: none / full, processor time", f"{fast / slow:.3f}", "< 1",
+        f"{fast:.2f} and {slow:.2f} s; wall {seconds(results['none']):.2f} and "
+        f"{seconds(results['full']):.2f} s, +-{spread(results['full']):.1%}; "
+        f"{need['none'] / 2**20:.0f} and {need['full'] / 2**20:.0f} MiB of the device")
+    report = {}
+    for name, of in kept.items():
+        part = (need[name] - need["full"]) / (need["none"] - need["full"])
+        step, auto = of_cpu[name], of_cpu["auto for " + name]
+        wall = seconds(results["auto for " + name]) / seconds(results[name])
+        whole = slow - int(part * layers) / layers * (slow - fast)
+        report[name] = {"part": part, "step": step, "auto": auto, "last_layers_whole": whole,
+                        "wall": wall, "kept": of}
+        row(f"recompute: auto / {name}, {part:.0%} of the bytes", f"{auto / step:.3f}", "<= 1",
+            f"{auto:.2f} against {step:.2f} s; wall {wall:.3f}; last layers whole {whole:.2f} s; keeps " +
+            ", ".join(f"{v} {n}" for v, n in of.items() if n))
+    save("recompute", {"config": f"llama 512 x {layers} layers, bf16, 1 x {seq} tokens, 2 slots, 2 slabs",
+                       "need": need, "rows": report, "results": results})
+
+
 def bench_program(name, *arguments):
     done = subprocess.run([os.path.join(BUILD, name), *map(str, arguments)], capture_output=True,
                           text=True, check=True)
@@ -508,7 +568,8 @@ def tokenizer():
         f"tokenizers library {other['open_seconds']:.3f}")
 
 
-PARTS = {f.__name__: f for f in (adamw, gemm, tokenizer, plan, overlap, early, host, pytorch, deepspeed)}
+PARTS = {f.__name__: f for f in (adamw, gemm, tokenizer, plan, overlap, early, recompute, host, pytorch,
+                              deepspeed)}
 
 
 def main():
