@@ -420,11 +420,11 @@ def deepspeed():
     save("deepspeed", {"legs": report})
 
 
-def planned(folder, dtype, seq, micro, extra):
+def planned(folder, dtype, seq, micro, extra, accum=1):
     """Device bytes of a run, and how many layers keep each value."""
     done = subprocess.run([os.path.join(BUILD, "outcore"), "plan", "--init", folder, "--tokenizer", "bytes",
                            "--data", text(), "--dtype", dtype, "--threads", str(THREADS),
-                           "--seq-length", str(seq), "--micro-batch", str(micro), "--grad-accum", "1",
+                           "--seq-length", str(seq), "--micro-batch", str(micro), "--grad-accum", str(accum),
                            "--json", "--quiet", *extra], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     return found["tiers"]["device"]["bytes"], found["placement"]["kept"]
@@ -478,6 +478,37 @@ def recompute(layers=8, seq=1024):
             ", ".join(f"{v} {n}" for v, n in of.items() if n))
     save("recompute", {"config": f"llama 512 x {layers} layers, bf16, 1 x {seq} tokens, 2 slots, 2 slabs",
                        "need": need, "rows": report, "results": results})
+
+
+def mixed(layers=16, seq=256, accum=4, budgets=10, rate="400MB/s"):
+    """Ten budgets from the least device memory to every state there, both links paced: what the
+    planner makes of each, beside another build's ($OC_BASELINE)."""
+    folder = config("mixed", num_hidden_layers=layers, hidden_size=512, intermediate_size=1536,
+                    num_attention_heads=8, num_key_value_heads=4)
+    shape = ("fp32", seq, 1, accum)
+    paced = ("--pace", "h2d=" + rate, "--pace", "d2h=" + rate)
+    least = planned(folder, "fp32", seq, 1, ("--device-memory", "64GiB", "--recompute", "full",
+                                             "--act-home", "host", "--slots", "1", "--slabs", "1"),
+                    accum)[0]
+    most = planned(folder, "fp32", seq, 1, ("--device-memory", "64GiB"), accum)[0]
+    sizes = [int(1.02 * least + (1.01 * most - 1.02 * least) * k / (budgets - 1))
+             for k in range(budgets)]
+    legs = {}
+    for size in sizes:
+        extra = paced + ("--device-memory", str(size))
+        legs[f"ours {size}"] = lambda extra=extra: outcore(folder, *shape, extra=extra)
+        if BASELINE:
+            legs[f"baseline {size}"] = lambda extra=extra: outcore(folder, *shape, extra=extra,
+                                                                   program=BASELINE)
+    results = take_turns(legs)
+    for size in sizes:
+        ours = seconds(results[f"ours {size}"])
+        gain = seconds(results[f"baseline {size}"]) / ours if BASELINE else 0
+        row(f"mixed: {size / 2**20:.0f} MiB of {most / 2**20:.0f}",
+            f"{gain:.3f}" if BASELINE else f"{ours:.2f} s", ">= 1" if BASELINE else "",
+            f"{ours:.2f} s a step")
+    save("mixed", {"config": f"llama 512 x {layers} layers, fp32, {accum} x 1 x {seq} tokens, both links "
+                   f"at {rate}", "sizes": sizes, "results": results})
 
 
 def bench_program(name, *arguments):
@@ -568,7 +599,7 @@ def tokenizer():
         f"tokenizers library {other['open_seconds']:.3f}")
 
 
-PARTS = {f.__name__: f for f in (adamw, gemm, tokenizer, plan, overlap, early, recompute, host, pytorch,
+PARTS = {f.__name__: f for f in (adamw, gemm, tokenizer, plan, overlap, early, recompute, mixed, host, pytorch,
                               deepspeed)}
 
 

@@ -149,88 +149,111 @@ static bool adopt(const oc_setup *s, oc_placement *p, oc_placement q) {
     return true;
 }
 
-/* The same by the arenas alone, with so many bytes on the host beside them. */
-static bool fits_with(const oc_setup *s, const oc_placement *p, uint64_t beside) {
-    oc_build_spec spec = s->build;
-    oc_build_bytes b;
-    spec.place = *p;
-    if (oc_build_layout(&spec, &b, NULL) != OC_OK) return false;
-    b.arena[OC_TIER_HOST] += beside;
-    return fits(s, b.arena);
-}
+/* While a placement is improved, what the host holds beside its arena counts as it was at the
+ * start: the arenas alone are quickly laid out. What comes of it is measured. */
+typedef struct shop {
+    const oc_setup *s;
+    uint64_t beside;
+} shop;
 
-/* What the host holds beside its arena. */
-static bool beside_arena(const oc_setup *s, const oc_placement *p, uint64_t *bytes) {
+static bool open_shop(const oc_setup *s, const oc_placement *p, shop *x) {
     oc_build_spec spec = s->build;
     oc_build_bytes b;
     uint64_t all[OC_TIER_COUNT];
+    *x = (shop){.s = s};
     spec.place = *p;
     if (measure(s, p, all, NULL) != OC_OK || oc_build_layout(&spec, &b, NULL) != OC_OK)
         return false;
-    *bytes = all[OC_TIER_HOST] - b.arena[OC_TIER_HOST];
+    x->beside = all[OC_TIER_HOST] - b.arena[OC_TIER_HOST];
     return true;
 }
 
-/* The most of one field that fits, by bisection over the arenas, which grow with it; what is beside
- * them hardly does, and has the last word. */
-static void raise(const oc_setup *s, oc_placement *p, int32_t *field, int32_t most) {
-    int32_t least = *field, lo = least, hi = most;
-    uint64_t beside, bytes[OC_TIER_COUNT];
-    if (!beside_arena(s, p, &beside)) return;
+static bool affords(const shop *x, const oc_placement *p) {
+    oc_build_spec spec = x->s->build;
+    oc_build_bytes b;
+    spec.place = *p;
+    if (oc_build_layout(&spec, &b, NULL) != OC_OK) return false;
+    b.arena[OC_TIER_HOST] += x->beside;
+    return fits(x->s, b.arena);
+}
+
+/* Take q if it can be afforded; tells whether it can. */
+static bool buy(const shop *x, oc_placement *p, oc_placement q) {
+    if (!affords(x, &q)) return false;
+    *p = q;
+    return true;
+}
+
+/* The most of one field, by bisection: memory grows with it. */
+static void raise(const shop *x, oc_placement *p, int32_t *field, int32_t most) {
+    int32_t lo = *field, hi = most;
     while (lo < hi) {
         int32_t mid = lo + (hi - lo + 1) / 2;
         *field = mid;
-        if (fits_with(s, p, beside))
+        if (affords(x, p))
             lo = mid;
         else
             hi = mid - 1;
     }
-    for (*field = lo; *field > least; --*field)
-        if (measure(s, p, bytes, NULL) == OC_OK && fits(s, bytes)) return;
+    *field = lo;
 }
 
 /* Densest first, in as many layers as fit. */
-static void keep_more(const oc_setup *s, oc_placement *p) {
+static void keep_more(const shop *x, oc_placement *p) {
     bool done[OC_SAVED_COUNT + 1] = {false};
+    const oc_setup *s = x->s;
     if (!s->train || s->config->recompute != OC_RECOMPUTE_AUTO) return;
     for (int k = 0; k <= OC_SAVED_COUNT; k++) {
         int best = -1;
         for (int v = 0; v <= OC_SAVED_COUNT; v++)
             if (!done[v] && (best < 0 || density(s, v) > density(s, best))) best = v;
         done[best] = true;
-        raise(s, p, kept_field(p, best), most_kept(s->model, best));
+        raise(x, p, kept_field(p, best), most_kept(s->model, best));
     }
+}
+
+static void more_slots(const shop *x, oc_placement *p) {
+    if (x->s->config->slots == 0) raise(x, p, &p->slots, moved_blocks(x->s->model));
+}
+
+/* A second slot and slab, and checkpoints that stay. Without two of each nothing else is of use. */
+static bool first_things(const shop *x, oc_placement *p) {
+    const oc_config *c = x->s->config;
+    oc_placement q = *p;
+    if (c->slots == 0) q.slots = q.interleave ? 4 : 2;
+    bool two = buy(x, p, q);
+    q = *p;
+    if (c->slabs == 0) q.slabs = 2;
+    two = buy(x, p, q) && two;
+    q = *p;
+    q.act_slots = 3;
+    if (p->act_slots) (void)buy(x, p, q);
+    q.act_slots = 0;
+    if (two && p->act_slots && c->act_home == OC_HOME_AUTO) (void)buy(x, p, q);
+    return two;
 }
 
 /* What is bought last: more slots where arithmetic is scarce, values where a link is. */
-typedef enum way { SLOTS_LAST, VALUES_LAST, WAYS } way;
+typedef enum way { SLOTS_LAST, VALUES_LAST, WAYS, VALUES_ALONE } way;
 
-static void more_slots(const oc_setup *s, oc_placement *p) {
-    if (s->config->slots == 0) raise(s, p, &p->slots, moved_blocks(s->model));
+static void spend(const shop *x, oc_placement *p, way how) {
+    if (how != VALUES_ALONE && !first_things(x, p)) return;
+    if (how == VALUES_LAST) more_slots(x, p);
+    keep_more(x, p);
+    if (how == SLOTS_LAST) more_slots(x, p);
 }
 
+/* Where less fits than was thought, once more with what was then seen beside the arena. */
 static void improve(const oc_setup *s, oc_placement *p, way how) {
-    const oc_config *c = s->config;
-    oc_placement q = *p;
-    if (c->slots == 0) q.slots = q.interleave ? 4 : 2;
-    bool two = adopt(s, p, q);
-    q = *p;
-    if (c->slabs == 0) q.slabs = 2;
-    two = adopt(s, p, q) && two;
-    if (p->act_slots) {
-        q = *p;
-        q.act_slots = 3;
-        (void)adopt(s, p, q);
+    shop x;
+    oc_placement seen = *p;
+    for (int i = 0; i < 2; i++) {
+        oc_placement q = *p;
+        if (!open_shop(s, &seen, &x)) return;
+        spend(&x, &q, how);
+        if (adopt(s, p, q)) return;
+        seen = q;
     }
-    if (two && p->act_slots && c->act_home == OC_HOME_AUTO) {
-        q = *p;
-        q.act_slots = 0;
-        (void)adopt(s, p, q);
-    }
-    if (!two) return;
-    if (how == VALUES_LAST) more_slots(s, p);
-    keep_more(s, p);
-    if (how == SLOTS_LAST) more_slots(s, p);
 }
 
 /* ---- homes ---- */
@@ -299,21 +322,22 @@ typedef struct option {
     double seconds;
 } option;
 
-static bool fits_resident(oc_setup *s, const oc_placement *least, int32_t n) {
+static bool fits_resident(oc_setup *s, const shop *x, const oc_placement *least, int32_t n) {
     oc_placement p = *least;
     oc_homes_wish w = oc_homes_asked(s->config);
     w.resident = n;
     use_homes(s, &p, &w);
-    return adopt(s, &p, p);
+    return affords(x, &p);
 }
 
 /* The best of what n blocks at home on the device leave room for. */
 static void consider(oc_setup *s, const oc_placement *least, int32_t n, option *best) {
-    if (n < 0 || !fits_resident(s, least, n)) return;
+    if (n < 0) return;
     for (int how = 0; how < WAYS; how++) {
         option x = {.wish = oc_homes_asked(s->config), .place = *least};
         x.wish.resident = n;
         use_homes(s, &x.place, &x.wish);
+        if (!adopt(s, &x.place, x.place)) return;
         improve(s, &x.place, (way)how);
         x.seconds = seconds_of(s, &x.place);
         if (x.seconds < best->seconds) *best = x;
@@ -323,9 +347,11 @@ static void consider(oc_setup *s, const oc_placement *least, int32_t n, option *
 /* Over all that fits in eighths, then closer around the best of these. */
 static void mix(oc_setup *s, const oc_placement *least, option *best) {
     int32_t lo = 0, hi = oc_homes_clip(s->model, s->model->n_blocks - 1);
+    shop x;
+    if (!open_shop(s, &best->place, &x)) return;
     while (lo < hi) {
         int32_t mid = lo + (hi - lo + 1) / 2;
-        if (fits_resident(s, least, mid))
+        if (fits_resident(s, &x, least, mid))
             lo = mid;
         else
             hi = mid - 1;
@@ -498,7 +524,7 @@ oc_status oc_setup_place(oc_setup *s, oc_error *err) {
     OC_TRY(find_least(s, &least, resident ? &whole : NULL, &tiny, err));
     use_homes(s, &whole, &everything);
     if (resident && adopt(s, &p, whole)) {
-        keep_more(s, &p);
+        improve(s, &p, VALUES_ALONE);
         s->build.place = p;
         describe(s);
         return OC_OK;
