@@ -263,7 +263,7 @@ static void waiting(build *b, oc_saved v) {
         b->waiting[v][i] = transient(b, name, i, OC_TIER_HOST, OC_USE_ACTIVATIONS, bytes, 0);
     (void)snprintf(name, sizeof name, "%s.slot", oc_saved_name(v));
     for (int32_t i = 0; n && i < PASSING_SLOTS; i++)
-        b->passing[v][i] = transient(b, name, i, s->place.compute, OC_USE_ACTIVATIONS, bytes, 0);
+        b->passing[v][i] = transient(b, name, i, s->place.compute, OC_USE_STAGING, bytes, 0);
 }
 
 static void activations(build *b) {
@@ -322,6 +322,10 @@ static void layer_work(build *b) {
         char name[24];
         b->saved_scratch[v] = OC_NO_BUFFER;
         if (!needs_scratch(s, (oc_saved)v)) continue;
+        if (oc_build_away_saved(s, (oc_saved)v) > 0) {
+            b->saved_scratch[v] = b->passing[v][0];
+            continue;
+        }
         if (oc_build_kept(s, (oc_saved)v) > 0 && !s->place.interleave) {
             b->saved_scratch[v] = b->saved[v][0];
             continue;
