@@ -32,11 +32,11 @@ static inline FILE *notes_open(void) {
 
 /* argv as one string of words; c is NULL on failure. */
 static inline oc_status parse(oc_config **c, oc_command command, const char *line) {
-    static char words[1024];
+    static char words[4096];
     char *argv[64], *save = NULL;
     int argc = 0;
     snprintf(words, sizeof words, "%s", line);
-    for (char *w = strtok_r(words, " ", &save); w; w = strtok_r(NULL, " ", &save))
+    for (char *w = strtok_r(words, " \n", &save); w; w = strtok_r(NULL, " \n", &save))
         argv[argc++] = w;
     *c = NULL;
     error.message[0] = 0;

@@ -257,6 +257,101 @@ static void damaged_weights_are_refused_with_file_and_tensor(void **state) {
     cli_remove("x");
 }
 
+#define POINTER "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+
+/* Each in a directory of its own, with config.json and without. */
+static void what_is_no_safetensors_is_told_with_the_command_that_helps(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *text, *words;
+    } rows[] = {
+        {"model.safetensors", POINTER,
+         "y/model.safetensors is a git-lfs pointer|git -C y lfs pull"},
+        {"model.safetensors.index.json", POINTER,
+         "y/model.safetensors.index.json is a git-lfs pointer|git -C y lfs pull"},
+        {"model.safetensors", "PK\3\4\24 archive", "is a PyTorch archive|save_pretrained"},
+        {"model.safetensors", "<!DOCTYPE html><html></html>", "is a page of the web|hf download"},
+        {"model.safetensors", "GGUF\3 and so on", "is a GGUF file"},
+        {"pytorch_model.bin", "PK\3\4",
+         "y holds weights as PyTorch archives (pytorch_model.bin)|"
+         "M.from_pretrained('y', dtype='auto').save_pretrained('y')"},
+        {"pytorch_model-00001-of-00002.bin", "PK\3\4", "(pytorch_model-00001-of-00002.bin)"},
+        {"adapter_config.json", "{}", "y holds a PEFT adapter|merge_and_unload|'y-merged'"},
+        {"adapter_model.safetensors", "x", "a PEFT adapter (adapter_model.safetensors)|merge"},
+        {"consolidated.00.pth", "PK\3\4",
+         "layout of the model's makers (consolidated.00.pth)|--exclude \"original/*\"|--local-dir "
+         "y"},
+        {"model.Q4_K_M.gguf", "GGUF", "a GGUF file|gguf_file='model.Q4_K_M.gguf'|'y-hf'"},
+        {"model-00002-of-00003.safetensors", "x",
+         "shards (model-00002-of-00003.safetensors) without their index|model.safetensors.index"},
+        {"zero_to_fp32.py", "x", "a checkpoint of DeepSpeed|python y/zero_to_fp32.py y y-hf"},
+        {"weights.safetensors", "x", "under another name|mv y/weights.safetensors"},
+        {"lit_model.pth", "x", "a PyTorch archive (lit_model.pth)"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char path[128];
+        bool own = strncmp(rows[i].name, "model.safetensors", 17) == 0;
+        snprintf(path, sizeof path, "y/%s", rows[i].name);
+        mkdir("y", 0700);
+        cli_text(path, rows[i].text);
+        if (!own) cli_expect("train --model y --data d.txt --output o", 2, rows[i].words);
+        cli_expect("inspect y", 2, rows[i].words);
+        cli_text("y/config.json", cli_config);
+        cli_text("i.jsonl", "{\"input_ids\": [5, 6, 7, 8]}\n");
+        cli_expect("train --model y --data i.jsonl --seq-length 32 --output o", 2, rows[i].words);
+        assert_string_equal(cli_list("o"), "absent");
+        cli_remove("y");
+    }
+    cli_text("a.gguf", "GGUF\3");
+    cli_expect("eval --model a.gguf --data d.txt", 2, "a.gguf is a GGUF file|gguf_file='a.gguf'");
+    mkdir("y", 0700);
+    cli_text("y/config.json", POINTER);
+    cli_expect("plan --model y", 2, "y/config.json is a git-lfs pointer|git -C y lfs pull");
+    cli_remove("y");
+    mkdir("y", 0700);
+    cli_expect("plan --model y", 2, "y/config.json: missing");
+    cli_remove("y");
+}
+
+static double eval_loss(const char *line) {
+    cli_result *r = cli_run(line);
+    if (r->code != 0) fail_msg("outcore %s\n%s", line, cli_tail(r->err));
+    json_t *j = json_loads(r->out, 0, NULL);
+    double loss = json_number_value(json_object_get(j, "loss"));
+    json_decref(j);
+    return loss;
+}
+
+/* transformers loads such a checkpoint untied, and says so. */
+static void a_tied_head_that_differs_is_not_tied_and_that_is_said(void **state) {
+    (void)state;
+#define EVAL_X "eval --model x --data d.txt --seq-length 32 --micro-batch 2 --json"
+    static const char note[] = "config.json ties the head to the embedding, but";
+    char text[2048];
+    const char *at = strstr(cli_config, "\"tie_word_embeddings\": false");
+    cli_remove("x");
+    cli_make_model("x"); /* of a config that does not tie */
+    double untied = eval_loss(EVAL_X);
+    snprintf(text, sizeof text, "%.*s\"tie_word_embeddings\": true%s", (int)(at - cli_config),
+             cli_config, at + strlen("\"tie_word_embeddings\": false"));
+    cli_text("x/config.json", text);
+    double same = eval_loss(EVAL_X);
+    if (same < untied || same > untied) fail_msg("%.17g, not %.17g", same, untied);
+    cli_expect(EVAL_X, 0, note);
+    cli_expect("inspect x", 0, "");
+    cli_expect(FROM_X, 0, note);
+    weights w = load_weights("o/model.safetensors");
+    assert_non_null(json_object_get(w.json, "lm_head.weight"));
+    assert_non_null(json_object_get(w.json, "model.embed_tokens.weight"));
+    release_weights(&w);
+    cli_remove("o");
+    /* random weights are what config.json says */
+    cli_result *r = cli_run("plan --init x");
+    assert_int_equal(r->code, 0);
+    assert_null(strstr(r->err, note));
+    cli_remove("x");
+}
+
 static void text_without_its_tokenizer_is_refused(void **state) {
     (void)state;
     cli_remove("x");
@@ -396,6 +491,8 @@ int main(void) {
         cmocka_unit_test(data_that_cannot_be_read_is_named_by_file_and_line),
         cmocka_unit_test(a_config_that_is_no_model_is_refused_with_its_key),
         cmocka_unit_test(damaged_weights_are_refused_with_file_and_tensor),
+        cmocka_unit_test(what_is_no_safetensors_is_told_with_the_command_that_helps),
+        cmocka_unit_test(a_tied_head_that_differs_is_not_tied_and_that_is_said),
         cmocka_unit_test(text_without_its_tokenizer_is_refused),
         cmocka_unit_test(rows_of_ids_need_no_tokenizer),
         cmocka_unit_test(a_name_of_the_hub_is_looked_for_in_the_cache),

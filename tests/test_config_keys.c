@@ -367,7 +367,7 @@ static void every_argument_of_the_trainer_is_known(void **state) {
     while (next_row(f, &r)) {
         const char *fixed;
         const oc_option *o = oc_options_find(r.name, strlen(r.name), &fixed);
-        const oc_trainer_arg *idle = oc_trainer_find(r.name, strlen(r.name), OC_CMD_TRAIN);
+        const oc_foreign_arg *idle = oc_foreign_find(r.name, strlen(r.name), OC_CMD_TRAIN);
         oc_config *c;
         rows++;
         if (!o && !idle) fail_msg("%s (%s, %s) is unknown", r.name, r.type, r.fallback);
@@ -408,11 +408,12 @@ static void every_alias_names_its_option(void **state) {
     for (size_t i = 0; i < oc_options_count(); i++) {
         const oc_option *o = oc_options_at(i);
         for (const char *a = o->aliases; *a; a += *a == ' ') {
-            size_t n = strcspn(a, " "), word = strcspn(a, " =?");
-            bool truth = o->type == OC_T_ON || word < n;
+            size_t n = strcspn(a, " "), word = strcspn(a, " =?!");
+            bool truth = o->type == OC_T_ON || o->type == OC_T_OFF || word < n;
             const char *value =
                 truth                    ? "true"
                 : o->type == OC_T_REAL   ? "0.5"
+                : o->type == OC_T_PAIR   ? "0.5,0.5"
                 : o->type == OC_T_CHOICE ? o->choices[0].text
                 : o->type == OC_T_DTYPE  ? "bf16"
                 : o->type == OC_T_TEXT || o->type == OC_T_TEXTS || o->type == OC_T_OPTIONAL ? "word"

@@ -126,7 +126,7 @@ static void what_is_not_meant_is_refused_by_name(void **state) {
         {"--device cuda", OC_E_UNSUPPORTED, "--device cuda"},
         {"--nvme-path /x", OC_E_UNSUPPORTED, "--nvme-path"},
         {"--temperature 1", OC_E_UNSUPPORTED, "--temperature"},
-        {"--zero-stage 1", OC_E_INVALID, "--zero-stage"},
+        {"--schedule-steps 1", OC_E_INVALID, "--schedule-steps"},
         {"--optimizer-ratio 0.5", OC_E_INVALID, "--optimizer-ratio"},
         {"--grad-accum 1048577", OC_E_INVALID, "--grad-accum: 1048577 is outside 1 to 1048576"},
         {"--token-tile 0", OC_E_INVALID, "--token-tile: 0 is outside 1 to"},
@@ -212,7 +212,10 @@ static void every_option_changes_the_configuration_or_is_refused(void **state) {
             command++;
         snprintf(line, sizeof line, "--%s=%s", o->name, sample(o));
         if (o->commands == OC_FOR_FILES) {
-            assert_int_equal(parse(&c, OC_CMD_TRAIN, line), OC_E_INVALID);
+            /* a flag of that name may be a launcher's, which sets nothing */
+            oc_status s = parse(&c, OC_CMD_TRAIN, line);
+            assert_int_equal(s, strcmp(o->name, "zero-stage") == 0 ? OC_OK : OC_E_INVALID);
+            oc_config_free(c);
             c = parsed("");
             assert_int_equal(oc_option_set(c, o, sample(o), OC_FROM_FILE, &error), OC_OK);
             if (o->offset == offsetof(oc_config, schedule.warmup_log)) /* on from the start */
@@ -301,8 +304,6 @@ static void a_wrong_file_is_refused_with_the_key_and_the_nearest(void **state) {
         {"{\"zero_optimization\": {\"stage\": 4}}", OC_E_INVALID, "zero_optimization.stage"},
         {"{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"nvme\"}}}",
          OC_E_UNSUPPORTED, "offload_param.device nvme"},
-        {"{\"zero_optimization\": {\"stage\": 2, \"offload_param\": {\"device\": \"cpu\"}}}",
-         OC_E_INVALID, "stage 3"},
         {"{\"optimizer\": {\"type\": \"Lion\"}}", OC_E_UNSUPPORTED, "Lion"},
         {"{\"optimizer\": {\"type\": \"Adamm\"}}", OC_E_INVALID, "Adam"},
         {"{\"scheduler\": {\"type\": \"CyclicLR\"}}", OC_E_UNSUPPORTED, "CyclicLR"},

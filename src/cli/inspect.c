@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "model/model.h"
+#include "tensor/foreign.h"
 #include "tensor/safetensors.h"
 
 #include <dirent.h>
@@ -113,7 +114,7 @@ static oc_status add_tensors(json_t *out, const char *path, oc_error *err) {
 
 static oc_status add_model(json_t *out, const char *path, oc_error *err) {
     oc_model *m = NULL;
-    OC_TRY(oc_model_open(&m, path, err));
+    OC_TRY(oc_model_open_trained(&m, path, err));
     (void)json_object_set_new(out, "model", model_json(m));
     oc_model_close(m);
     return OC_OK;
@@ -141,6 +142,9 @@ static oc_status inspect(json_t *out, const char *path, oc_error *err) {
         (void)json_object_set_new(out, "checkpoints", checkpoints);
     }
     if (found) return OC_OK;
+    char told[900];
+    if (oc_foreign_directory(path, told, sizeof told))
+        return oc_fail(err, OC_E_NOTFOUND, "%s", told);
     return oc_fail(err, OC_E_NOTFOUND,
                    "%s holds no config.json, no model.safetensors (or its index) and no "
                    "checkpoint-N directory",

@@ -15,7 +15,7 @@ static const char *const command_names[OC_CMD_COUNT] = {"train", "generate", "ev
 
 const char *oc_command_name(oc_command c) { return command_names[c]; }
 
-static void set_defaults(oc_config *c) {
+void oc_config_defaults(oc_config *c) {
     c->dtype = OC_F32;
     c->device_memory = c->host_memory = UINT64_MAX;
     c->seed = 42;
@@ -75,160 +75,6 @@ oc_origin oc_config_origin(const oc_config *c, const char *option) {
     const char *fixed;
     const oc_option *o = oc_options_find(option, strlen(option), &fixed);
     return o ? (oc_origin)c->origin[o - oc_options_at(0)] : OC_FROM_DEFAULT;
-}
-
-/* ---- flags ---- */
-
-typedef struct args {
-    int n, next;
-    char **v;
-} args;
-
-static bool is_flag(const char *a) { return a[0] == '-' && a[1] == '-'; }
-
-static oc_status find_flag(const oc_option **out, const char *name, size_t n, oc_command command,
-                           const char **fixed, oc_error *err) {
-    const oc_option *o = oc_options_find(name, n, fixed);
-    if (!o || o->commands == OC_FOR_FILES) {
-        const char *near = oc_options_nearest(name, n, command);
-        return oc_fail(err, OC_E_INVALID, "unknown option --%.*s%s%s; outcore %s --help lists them",
-                       (int)n, name, near ? ": did you mean --" : "", near ? near : "",
-                       command_names[command]);
-    }
-    if (o->missing)
-        return oc_fail(err, OC_E_UNSUPPORTED, "--%s is not available in this version: %s", o->name,
-                       o->missing);
-    if (!(o->commands & OC_FOR(command)))
-        return oc_fail(err, OC_E_INVALID, "--%s is not an option of outcore %s", o->name,
-                       command_names[command]);
-    *out = o;
-    return OC_OK;
-}
-
-static bool is_truth(const char *a) {
-    return strcmp(a, "true") == 0 || strcmp(a, "false") == 0 || strcmp(a, "True") == 0 ||
-           strcmp(a, "False") == 0;
-}
-
-/* The values behind a flag that had no "=". */
-static oc_status take_values(oc_config *c, const oc_option *o, args *a, oc_error *err) {
-    bool more = a->next < a->n && !is_flag(a->v[a->next]);
-    switch (o->type) {
-    case OC_T_ON:
-    case OC_T_OFF: {
-        const char *text = more && is_truth(a->v[a->next]) ? a->v[a->next++] : "true";
-        return oc_option_set(c, o, text, OC_FROM_FLAG, err);
-    }
-    case OC_T_OPTIONAL:
-        return oc_option_set(c, o, more ? a->v[a->next++] : "", OC_FROM_FLAG, err);
-    default:
-        break;
-    }
-    if (!more) return oc_fail(err, OC_E_INVALID, "--%s needs a value: %s", o->name, o->argument);
-    const char *text = a->v[a->next++];
-    if (o->type == OC_T_PAIR && !strpbrk(text, ", ") && a->next < a->n) {
-        char both[128];
-        snprintf(both, sizeof both, "%.60s,%.60s", text, a->v[a->next++]);
-        return oc_option_set(c, o, both, OC_FROM_FLAG, err);
-    }
-    OC_TRY(oc_option_set(c, o, text, OC_FROM_FLAG, err));
-    while (o->type == OC_T_TEXTS && a->next < a->n && !is_flag(a->v[a->next]))
-        OC_TRY(oc_option_set(c, o, a->v[a->next++], OC_FROM_FLAG, err));
-    return OC_OK;
-}
-
-/* A Hugging Face argument that is no option here: its values are looked at and passed over. */
-static oc_status take_idle(const oc_trainer_arg *idle, const char *equals, args *a, FILE *notes,
-                           oc_error *err) {
-    if (equals) {
-        OC_TRY(oc_trainer_check(idle, equals + 1, err));
-    } else if (a->next == a->n || is_flag(a->v[a->next])) {
-        OC_TRY(oc_trainer_check(idle, "true", err));
-    } else {
-        while (a->next < a->n && !is_flag(a->v[a->next]))
-            OC_TRY(oc_trainer_check(idle, a->v[a->next++], err));
-    }
-    if (notes && idle->accepted)
-        fprintf(notes, "--%s asks for what happens anyway\n", idle->name);
-    else if (notes)
-        fprintf(notes, "--%s has no effect here: %s\n", idle->name, idle->why);
-    return OC_OK;
-}
-
-/* --bf16, which stands for a value of another option; --fp16 False asks for nothing. Two that
- * disagree are no later flag that corrects an earlier one. */
-static oc_status take_fixed(oc_config *c, const oc_option *o, const char *name, size_t n,
-                            const char *fixed, const char *text, FILE *notes, oc_error *err) {
-    if (!is_truth(text))
-        return oc_fail(err, OC_E_INVALID, "--%.*s: \"%s\" is not true or false", (int)n, name,
-                       text);
-    if (text[0] == 'f' || text[0] == 'F') {
-        if (notes)
-            fprintf(notes, "--%.*s is --%s; \"%s\" asks for nothing\n", (int)n, name, o->name,
-                    text);
-        return OC_OK;
-    }
-    if (notes) fprintf(notes, "--%.*s is --%s %s\n", (int)n, name, o->name, fixed);
-    oc_dtype before = c->dtype;
-    bool given = oc_config_origin(c, o->name) == OC_FROM_FLAG;
-    OC_TRY(oc_option_set(c, o, fixed, OC_FROM_FLAG, err));
-    if (o->type == OC_T_DTYPE && given && c->dtype != before)
-        return oc_fail(err, OC_E_INVALID, "--%.*s and --dtype %s contradict each other; give one",
-                       (int)n, name, oc_dtype_name(before));
-    return OC_OK;
-}
-
-static oc_status parse_flag(oc_config *c, args *a, FILE *notes, oc_error *err) {
-    const char *name = a->v[a->next++] + 2, *equals = strchr(name, '='), *fixed;
-    size_t n = equals ? (size_t)(equals - name) : strlen(name);
-    const oc_option *o = NULL;
-    const oc_trainer_arg *idle = oc_trainer_find(name, n, c->command);
-    if (idle) return take_idle(idle, equals, a, notes, err);
-    OC_TRY(find_flag(&o, name, n, c->command, &fixed, err));
-    if (fixed) {
-        const char *text = equals ? equals + 1 : "true";
-        if (!equals && a->next < a->n && is_truth(a->v[a->next])) text = a->v[a->next++];
-        return take_fixed(c, o, name, n, fixed, text, notes, err);
-    }
-    if (notes && (strlen(o->name) != n || strncmp(o->name, name, n) != 0))
-        fprintf(notes, "--%.*s is --%s\n", (int)n, name, o->name);
-    if (equals) return oc_option_set(c, o, equals + 1, OC_FROM_FLAG, err);
-    return take_values(c, o, a, err);
-}
-
-static oc_status parse_word(oc_config *c, const char *word, bool first, oc_error *err) {
-    if (c->command == OC_CMD_INSPECT && !c->path) {
-        c->path = strdup(word);
-        return c->path ? OC_OK : oc_fail(err, OC_E_MEMORY, "no memory for the command line");
-    }
-    if (c->command == OC_CMD_PLAN && first && strcmp(word, "train") == 0) return OC_OK;
-    if (c->command == OC_CMD_PLAN && first && strcmp(word, "generate") == 0)
-        return oc_fail(err, OC_E_UNSUPPORTED, "plan generate is not available in this version");
-    return oc_fail(err, OC_E_INVALID, "unexpected argument \"%s\": options start with --", word);
-}
-
-oc_status oc_config_parse(oc_config **out, oc_command command, int argc, char **argv, FILE *notes,
-                          oc_error *err) {
-    oc_config *c = calloc(1, sizeof *c);
-    if (!c) return oc_fail(err, OC_E_MEMORY, "no memory for the configuration");
-    c->command = command;
-    set_defaults(c);
-    args a = {argc, 0, argv};
-    oc_status s = OC_OK;
-    while (s == OC_OK && a.next < a.n) {
-        if (is_flag(a.v[a.next]))
-            s = parse_flag(c, &a, notes, err);
-        else {
-            s = parse_word(c, a.v[a.next], a.next == 0, err);
-            a.next++;
-        }
-    }
-    if (s != OC_OK) {
-        oc_config_free(c);
-        return s;
-    }
-    *out = c;
-    return OC_OK;
 }
 
 /* ---- resolving ---- */
@@ -349,6 +195,19 @@ static oc_status check_tokenize(const oc_config *c, oc_error *err) {
                        "training data what training adds");
     if (c->show_labels && c->n_data == 0)
         return oc_fail(err, OC_E_INVALID, "--show-labels goes with --data PATH...");
+    return OC_OK;
+}
+
+/* org/name where a path is due: a data set of the hub. */
+static oc_status check_paths(char *const *paths, int32_t n, const char *option, oc_error *err) {
+    for (int32_t i = 0; i < n; i++) {
+        const char *name = paths[i];
+        if (oc_fs_exists(name) || !oc_hub_is_name(name) || strchr(strchr(name, '/'), '.')) continue;
+        return oc_fail(err, OC_E_NOTFOUND,
+                       "--%s %s is no file or directory here; a data set of the hub is downloaded "
+                       "with: hf download --repo-type dataset %s --local-dir DIR",
+                       option, name, name);
+    }
     return OC_OK;
 }
 
@@ -497,6 +356,8 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
     }
     settle_rivals(c, notes);
     OC_TRY(check_model_and_data(c, err));
+    OC_TRY(check_paths(c->data, c->n_data, "data", err));
+    OC_TRY(check_paths(c->eval_data, c->n_eval_data, "eval-data", err));
     OC_TRY(check_values(c, world, err));
     OC_TRY(find_model(c, notes, err));
     OC_TRY(batch_equation(c, world, err));

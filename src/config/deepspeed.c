@@ -2,6 +2,8 @@
 
 #include "base/fs.h"
 #include "config/options.h"
+#include "config/problems.h"
+#include "config/relaxed.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -23,6 +25,9 @@ typedef struct reader {
         const char *option; /* that "auto" leaves as it is */
     } autos[64];
     size_t n_autos;
+    oc_problems all;
+    bool bad_optimizer,
+        bad_scheduler; /* of a type that is not there: its parameters mean nothing */
 } reader;
 
 static const oc_option *option(const char *name) {
@@ -84,18 +89,67 @@ static oc_status wrong_type(reader *r, const char *path, const char *expected, c
                    oc_json_type_name(v));
 }
 
+/* A failure of the thing `name` is told with all others; what is no fault of the file ends it. */
+static oc_status collect(reader *r, const char *name, oc_status s) {
+    if (s == OC_OK || !oc_problems_may_go_on(s)) return s;
+    oc_problems_add(&r->all, name, r->err);
+    return OC_OK;
+}
+
 /* ---- the walk: every key of the file meets its row ---- */
 
-static oc_status unknown(reader *r, const char *path, size_t parent) {
-    const char *known[256];
+/* "zero_optimization", "the top level": where keys of that name stand, when it is not here. */
+static bool belongs_to(const char *key, char *out, size_t bytes) {
     size_t n = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < oc_keys_count(); i++) {
+        const char *path = oc_keys_at(i)->path, *dot = strrchr(path, '.');
+        if (oc_keys_at(i)->kind == OC_K_DEFAULT) continue; /* it would be refused there */
+        if (strcasecmp(dot ? dot + 1 : path, key) != 0) continue;
+        int length = dot ? (int)(dot - path) : 13;
+        n += (size_t)snprintf(out + n, bytes - n, "%s%.*s", n ? " or " : "", length,
+                              dot ? path : "the top level");
+        if (n + 80 > bytes) break;
+    }
+    return n > 0;
+}
+
+/* A flag of that name, here or elsewhere. */
+static bool is_on_the_line(const char *key, char *out, size_t bytes) {
+    const char *fixed;
+    const oc_option *o = oc_options_find(key, strlen(key), &fixed);
+    if (o && o->commands != OC_FOR_FILES && (!fixed || strcmp(fixed, OC_OPPOSITE) != 0))
+        snprintf(out, bytes, "no key of DeepSpeed: --%s%s%s sets it", o->name, fixed ? " " : "",
+                 fixed ? fixed : "");
+    else if (oc_foreign_find(key, strlen(key), OC_CMD_TRAIN))
+        snprintf(out, bytes, "an argument of a trainer or launcher, no key of DeepSpeed");
+    else
+        return false;
+    return true;
+}
+
+static oc_status unknown(reader *r, const char *path, size_t parent) {
+    const char *known[256], *key = path + parent;
+    char where[320];
+    size_t n = 0;
+    if (belongs_to(key, where, sizeof where))
+        return oc_fail(r->err, OC_E_INVALID, "%s: misplaced key %s: it belongs in %s", r->file,
+                       path, where);
     for (size_t i = 0; i < oc_keys_count() && n < sizeof known / sizeof *known; i++) {
         const char *k = oc_keys_at(i)->path;
         if (strncmp(k, path, parent) == 0 && !strchr(k + parent, '.')) known[n++] = k + parent;
     }
-    const char *near = oc_nearest(path + parent, known, n);
+    const char *near = oc_nearest(key, known, n);
+    if (is_on_the_line(key, where, sizeof where))
+        return oc_fail(r->err, OC_E_INVALID, "%s: unknown key %s: %s", r->file, path, where);
     return oc_fail(r->err, OC_E_INVALID, "%s: unknown key %s%s%s%s", r->file, path,
                    near ? ": did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+/* "_comment", "//", "#1", "comment": a file of JSON has no other place for one. */
+static bool is_comment(const char *key) {
+    return key[0] == '_' || key[0] == '#' || key[0] == '$' || strncmp(key, "//", 2) == 0 ||
+           strncasecmp(key, "comment", 7) == 0;
 }
 
 static bool same_value(const json_t *a, const json_t *b) {
@@ -192,6 +246,10 @@ static const oc_key *find_key(const char *path) {
 static oc_status walk_key(reader *r, const char *path, size_t parent, const json_t *v) {
     /* a dot in a name would stand for the key of a block */
     const oc_key *k = strchr(path + parent, '.') ? NULL : find_key(path);
+    if (!k && is_comment(path + parent)) {
+        list(r, path);
+        return OC_OK;
+    }
     if (!k) return unknown(r, path, parent);
     if (json_is_null(v)) return OC_OK;
     switch (k->kind) {
@@ -209,6 +267,8 @@ static oc_status walk_key(reader *r, const char *path, size_t parent, const json
     case OC_K_TOGGLED:
         if (json_is_boolean(v) && strcmp(path, "zero_optimization") == 0) return OC_OK;
         if (!json_is_object(v)) return wrong_type(r, path, "an object", v);
+        if (strcmp(path, "optimizer.params") == 0 && r->bad_optimizer) return OC_OK;
+        if (strcmp(path, "scheduler.params") == 0 && r->bad_scheduler) return OC_OK;
         return k->kind == OC_K_BLOCK || enabled(v) ? walk(r, v, path) : OC_OK;
     case OC_K_SWITCHED:
     case OC_K_REFUSED:
@@ -223,7 +283,7 @@ static oc_status walk(reader *r, const json_t *object, const char *prefix) {
     json_t *v;
     json_object_foreach((json_t *)(uintptr_t)object, key, v) {
         snprintf(path, sizeof path, "%s%s%.64s", prefix, *prefix ? "." : "", key);
-        OC_TRY(walk_key(r, path, strlen(prefix) + (*prefix != 0), v));
+        OC_TRY(collect(r, path, walk_key(r, path, strlen(prefix) + (*prefix != 0), v)));
     }
     return OC_OK;
 }
@@ -262,26 +322,58 @@ static oc_status none_of(reader *r, const char *path, const char *value, const c
                    near ? ": the nearest is " : "", near ? near : "");
 }
 
+/* The type at path is one of the first `known` names of the list; the others are names too, of
+ * features that are not there. *bad: it is none of the first. */
+static oc_status check_type(reader *r, const char *path, const char *const *names, size_t known,
+                            size_t n, bool (*same)(const char *, const char *), bool *bad) {
+    const json_t *v = lookup(r->root, path);
+    if (!v || is_auto(v)) return OC_OK;
+    const char *type = json_string_value(v);
+    for (size_t i = 0; type && i < known; i++)
+        if (same(type, names[i])) return OC_OK;
+    *bad = true;
+    return type ? none_of(r, path, type, names, n) : wrong_type(r, path, "a string", v);
+}
+
+static bool same_letters(const char *a, const char *b) { return strcasecmp(a, b) == 0; }
+static bool same_word(const char *a, const char *b) { return strcmp(a, b) == 0; }
+
 /* DeepSpeed's own, those it has had, and the rest of torch.optim, which it takes by name. */
-static oc_status read_optimizer(reader *r) {
-    static const char *const others[] = {
+static oc_status check_optimizer_type(reader *r) {
+    static const char *const names[] = {
         "AdamW",     "Adam",    "SGD",        "Lamb",       "Lion",       "Adagrad",     "Muon",
         "MuAdam",    "MuAdamW", "MuSGD",      "OneBitAdam", "OneBitLamb", "ZeroOneAdam", "CPUAdam",
         "FusedAdam", "RMSprop", "NAdam",      "RAdam",      "Adamax",     "Adadelta",    "ASGD",
         "LBFGS",     "Rprop",   "SparseAdam", "Adafactor"};
+    return check_type(r, "optimizer.type", names, 3, sizeof names / sizeof *names, same_letters,
+                      &r->bad_optimizer);
+}
+
+/* Those of DeepSpeed, and of torch.optim.lr_scheduler, which it takes by name. */
+static oc_status check_scheduler_type(reader *r) {
+    static const char *const names[] = {
+        "WarmupLR",          "WarmupDecayLR", "WarmupCosineLR",   "OneCycle",
+        "LRRangeTest",       "StepLR",        "MultiStepLR",      "ExponentialLR",
+        "CosineAnnealingLR", "LinearLR",      "ConstantLR",       "LambdaLR",
+        "CyclicLR",          "OneCycleLR",    "PolynomialLR",     "ReduceLROnPlateau",
+        "MultiplicativeLR",  "SequentialLR",  "ChainedScheduler", "CosineAnnealingWarmRestarts"};
+    return check_type(r, "scheduler.type", names, 5, sizeof names / sizeof *names, same_word,
+                      &r->bad_scheduler);
+}
+
+static oc_status read_optimizer(reader *r) {
     static const char path[] = "optimizer.type";
     const char *type;
     bool decoupled;
+    if (r->bad_optimizer) return OC_OK;
     OC_TRY(string_at(r, path, "optimizer", &type));
     OC_TRY(bool_at(r, "optimizer.params.adam_w_mode", "optimizer", true, &decoupled));
     if (!type && lookup(r->root, "optimizer.params.adam_w_mode"))
         list(r, "optimizer.params.adam_w_mode");
     if (!type) return OC_OK;
-    if (strcasecmp(type, "AdamW") == 0) return set_text(r, path, "optimizer", "adamw");
-    if (strcasecmp(type, "Adam") == 0)
-        return set_text(r, path, "optimizer", decoupled ? "adamw" : "adam");
     if (strcasecmp(type, "SGD") == 0) return set_text(r, path, "optimizer", "sgd");
-    return none_of(r, path, type, others, sizeof others / sizeof *others);
+    bool coupled = strcasecmp(type, "Adam") == 0 && !decoupled;
+    return set_text(r, path, "optimizer", coupled ? "adam" : "adamw");
 }
 
 #define WARMUPS "WarmupLR WarmupDecayLR WarmupCosineLR"
@@ -317,9 +409,10 @@ static oc_status check_scheduler_params(reader *r, const char *type) {
     };
     const json_t *params = lookup(r->root, "scheduler.params");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (json_object_get(params, rows[i].key) && !strstr(rows[i].types, type))
-            return oc_fail(r->err, OC_E_INVALID, "%s: scheduler.params.%s is no parameter of %s",
-                           r->file, rows[i].key, type);
+        if (!json_object_get(params, rows[i].key) || strstr(rows[i].types, type)) continue;
+        oc_status s = oc_fail(r->err, OC_E_INVALID, "%s: scheduler.params.%s is no parameter of %s",
+                              r->file, rows[i].key, type);
+        OC_TRY(collect(r, rows[i].key, s));
     }
     return OC_OK;
 }
@@ -411,31 +504,18 @@ static void note_own_rate(const reader *r, const char *type) {
 }
 
 static oc_status read_scheduler(reader *r) {
-    static const char *const known[] = {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle",
-                                        "LRRangeTest"};
-    /* and those of torch.optim.lr_scheduler, which DeepSpeed takes by name */
-    static const char *const others[] = {
-        "WarmupLR",          "WarmupDecayLR", "WarmupCosineLR",   "OneCycle",
-        "LRRangeTest",       "StepLR",        "MultiStepLR",      "ExponentialLR",
-        "CosineAnnealingLR", "LinearLR",      "ConstantLR",       "LambdaLR",
-        "CyclicLR",          "OneCycleLR",    "PolynomialLR",     "ReduceLROnPlateau",
-        "MultiplicativeLR",  "SequentialLR",  "ChainedScheduler", "CosineAnnealingWarmRestarts"};
     static const char path[] = "scheduler.type";
-    enum { KNOWN = sizeof known / sizeof *known };
     const char *type;
-    int which = 0;
+    if (r->bad_scheduler) return OC_OK;
     OC_TRY(string_at(r, path, "lr-schedule", &type));
     if (!type && lookup(r->root, "scheduler.params"))
         return oc_fail(r->err, OC_E_INVALID, "%s: scheduler.params without scheduler.type",
                        r->file);
     if (!type) return OC_OK;
-    while (which < KNOWN && strcmp(type, known[which]) != 0)
-        which++;
-    if (which == KNOWN) return none_of(r, path, type, others, sizeof others / sizeof *others);
     OC_TRY(check_scheduler_params(r, type));
     OC_TRY(set_text(r, path, "lr-schedule", type));
     if (oc_config_origin(r->c, "lr-schedule") == OC_FROM_FLAG) return OC_OK; /* another schedule */
-    if (which < 3) return read_warmup(r, type);
+    if (strstr(WARMUPS, type)) return read_warmup(r, type);
     note_own_rate(r, type);
     return strcmp(type, "OneCycle") == 0 ? read_cycle(r) : OC_OK;
 }
@@ -453,28 +533,51 @@ static oc_status read_dtype(reader *r) {
     return OC_OK;
 }
 
-/* *home: "host" or "device", by the block's device key. */
-static oc_status offload_home(reader *r, const char *path, const char *name, const char **home) {
+/* What DeepSpeed looks at from a stage on only. */
+static oc_status below_stage(const reader *r, const char *path, int32_t least) {
+    if (least == 1)
+        return oc_fail(r->err, OC_E_INVALID,
+                       "%s: %s cpu needs zero_optimization.stage 1, 2 or 3 (or --optimizer-home "
+                       "host)",
+                       r->file, path);
+    if (r->notes)
+        fprintf(r->notes,
+                "%s: %s has no effect below zero_optimization.stage 3, and this is %d: the weights "
+                "stay on the device (--weights-home host moves them)\n",
+                r->file, path, r->c->zero_stage);
+    return OC_OK;
+}
+
+/* *home: "host" or "device", by the block's device key, which is looked at from a stage on. */
+static oc_status offload_home(reader *r, const char *path, const char *name, int32_t least,
+                              const char **home) {
+    static const char *const devices[] = {"none", "cpu", "nvme"};
     const char *device;
+    int which = 0;
     OC_TRY(string_at(r, path, name, &device));
     *home = "device";
-    if (!device || strcmp(device, "none") == 0) return OC_OK;
-    *home = "host";
-    if (strcmp(device, "cpu") == 0) return OC_OK;
-    if (strcmp(device, "nvme") == 0) return refuse(r, path, "nvme", "use cpu");
-    return oc_fail(r->err, OC_E_INVALID, "%s: %s \"%s\" is none of none, cpu, nvme", r->file, path,
-                   device);
+    while (device && which < 3 && strcmp(device, devices[which]) != 0)
+        which++;
+    if (which == 3)
+        return oc_fail(r->err, OC_E_INVALID, "%s: %s \"%s\" is none of none, cpu, nvme", r->file,
+                       path, device);
+    if (which > 0 && r->c->zero_stage < least && (which == 1 || least == 3))
+        return below_stage(r, path, least);
+    if (which == 2) return refuse(r, path, "nvme", "use cpu");
+    if (which == 1) *home = "host";
+    return OC_OK;
 }
 
 /* The key of old, a bool: true is the block with "device": "cpu". */
 static oc_status legacy_home(reader *r, const char *path, const char *block, const char *name,
-                             const char **home) {
+                             int32_t least, const char **home) {
     bool on;
     OC_TRY(bool_at(r, path, name, false, &on));
     if (!on) return OC_OK;
     if (lookup(r->root, block))
         return oc_fail(r->err, OC_E_INVALID, "%s: %s and %s exclude each other: keep the latter",
                        r->file, path, block);
+    if (r->c->zero_stage < least) return below_stage(r, path, least);
     *home = "host";
     return OC_OK;
 }
@@ -492,6 +595,15 @@ static oc_status read_stage(reader *r) {
     return s;
 }
 
+/* Weights that come and go take their master and moments with them: updates are made there. */
+static void note_together(const reader *r, const char *param) {
+    if (!r->notes || oc_config_origin(r->c, "optimizer-home") == OC_FROM_FLAG) return;
+    fprintf(r->notes,
+            "%s: %s cpu without offload_optimizer: the optimizer's states go to the host "
+            "with the weights\n",
+            r->file, param);
+}
+
 /* Once ZeRO's block is there it says where states live: what is not offloaded is on the device. */
 static oc_status read_zero(reader *r) {
     static const char param[] = "zero_optimization.offload_param.device",
@@ -499,22 +611,16 @@ static oc_status read_zero(reader *r) {
     const char *weights, *states;
     if (!lookup(r->root, "zero_optimization")) return OC_OK;
     OC_TRY(read_stage(r));
-    OC_TRY(offload_home(r, param, "weights-home", &weights));
-    OC_TRY(offload_home(r, optim, "optimizer-home", &states));
+    OC_TRY(offload_home(r, param, "weights-home", 3, &weights));
+    OC_TRY(offload_home(r, optim, "optimizer-home", 1, &states));
     OC_TRY(legacy_home(r, "zero_optimization.cpu_offload_param", "zero_optimization.offload_param",
-                       "weights-home", &weights));
+                       "weights-home", 3, &weights));
     OC_TRY(legacy_home(r, "zero_optimization.cpu_offload", "zero_optimization.offload_optimizer",
-                       "optimizer-home", &states));
-    if (strcmp(weights, "host") == 0 && r->c->zero_stage != 3)
-        return oc_fail(
-            r->err, OC_E_INVALID,
-            "%s: %s cpu needs zero_optimization.stage 3, not %d (or --weights-home host)", r->file,
-            param, r->c->zero_stage);
-    if (strcmp(states, "host") == 0 && r->c->zero_stage == 0)
-        return oc_fail(
-            r->err, OC_E_INVALID,
-            "%s: %s cpu needs zero_optimization.stage 1, 2 or 3 (or --optimizer-home host)",
-            r->file, optim);
+                       "optimizer-home", 1, &states));
+    if (strcmp(weights, "host") == 0 && strcmp(states, "device") == 0) {
+        note_together(r, param);
+        states = weights;
+    }
     OC_TRY(set_text(r, param, "weights-home", weights));
     return set_text(r, optim, "optimizer-home", states);
 }
@@ -539,27 +645,33 @@ static oc_status read_run(reader *r, const json_t *run) {
         const oc_option *o = oc_options_find(key, strlen(key), &fixed);
         if (!o || fixed) {
             const char *near = oc_options_nearest(key, strlen(key), OC_CMD_TRAIN);
-            return oc_fail(r->err, OC_E_INVALID, "%s: unknown option %s%s%s", r->file, key,
-                           near ? ": did you mean " : "", near ? near : "");
+            oc_status s = oc_fail(r->err, OC_E_INVALID, "%s: unknown option %s%s%s", r->file, key,
+                                  near ? ": did you mean " : "", near ? near : "");
+            OC_TRY(collect(r, key, s));
+            continue;
         }
         if (o->commands != OC_FOR_FILES && !(o->commands & OC_FOR(r->c->command)))
             list(r, o->name);
         else
-            OC_TRY(set_json(r, key, o->name, v));
+            OC_TRY(collect(r, key, set_json(r, key, o->name, v)));
     }
     return OC_OK;
 }
 
+/* Types go first: parameters of one that is not there are not looked at. */
 static oc_status read_keys(reader *r) {
     const json_t *run = json_object_get(r->root, "outcore");
     if (!json_is_object(r->root)) return wrong_type(r, "the top level", "an object", r->root);
     if (run) return read_run(r, run);
+    static oc_status (*const parts[])(reader *) = {read_dtype, read_optimizer, read_scheduler,
+                                                   read_zero, read_activations};
+    OC_TRY(collect(r, "optimizer.type", check_optimizer_type(r)));
+    OC_TRY(collect(r, "scheduler.type", check_scheduler_type(r)));
     OC_TRY(walk(r, r->root, ""));
-    OC_TRY(read_dtype(r));
-    OC_TRY(read_optimizer(r));
-    OC_TRY(read_scheduler(r));
-    OC_TRY(read_zero(r));
-    return read_activations(r);
+    if (r->all.count > 0) return OC_OK; /* what hangs on keys that are wrong would be told twice */
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        OC_TRY(collect(r, "", parts[i](r)));
+    return OC_OK;
 }
 
 /* What an option that "auto" left alone is now: "" when that is decided later. */
@@ -616,13 +728,28 @@ static oc_status check_no_mark(const char *text, size_t n, const char *path, oc_
     return OC_OK;
 }
 
+static oc_status parse_relaxed(json_t **root, const char *text, size_t n, const char *path,
+                               oc_error *err) {
+    char *json;
+    size_t bytes;
+    OC_TRY(oc_relaxed_to_json(&json, &bytes, text, n, err));
+    oc_status s = oc_json_parse(root, json, bytes, path, 1, OC_JSON_NO_NUL, err);
+    free(json);
+    return s;
+}
+
 oc_status oc_config_parse_deepspeed(oc_config *c, const char *text, size_t n, const char *path,
                                     int32_t world, FILE *notes, oc_error *err) {
     json_t *root;
+    oc_error e = {.status = OC_OK}; /* of one key, when nobody wants to know */
+    char lead[512];
     OC_TRY(check_no_mark(text, n, path, err));
-    OC_TRY(oc_json_parse(&root, text, n, path, 1, OC_JSON_NO_NUL, err));
-    reader r = {.c = c, .root = root, .file = path, .notes = notes, .err = err};
+    OC_TRY(parse_relaxed(&root, text, n, path, err));
+    snprintf(lead, sizeof lead, "%.500s: ", path);
+    reader r = {.c = c, .root = root, .file = path, .notes = notes, .err = &e, .all.lead = lead};
     oc_status s = read_keys(&r);
+    if (s != OC_OK) s = oc_fail(err, s, "%s", e.message);
+    if (s == OC_OK) s = oc_problems_tell(&r.all, "", err);
     if (s == OC_OK) print_notes(&r, world);
     json_decref(root);
     return s;
@@ -634,6 +761,12 @@ oc_status oc_config_read_deepspeed(oc_config *c, const char *path, int32_t world
     char *text;
     size_t n;
     struct stat st;
+    const char *end = strrchr(path, '.');
+    if (end && (strcmp(end, ".yaml") == 0 || strcmp(end, ".yml") == 0))
+        return oc_fail(err, OC_E_INVALID,
+                       "%s: --config takes DeepSpeed's JSON or a run.json; YAML is not read: write "
+                       "its keys as options (docs/from-elsewhere.md)",
+                       path);
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return oc_fail(err, OC_E_INVALID, "%s: --config needs a regular file, and this is %s", path,
                        S_ISDIR(st.st_mode)    ? "a directory"

@@ -171,9 +171,8 @@ static oc_status set_pair(oc_config *c, const oc_option *o, const char *text, oc
 }
 
 static oc_status set_bool(bool *field, const oc_option *o, const char *text, oc_error *err) {
-    bool yes = strcmp(text, "true") == 0 || strcmp(text, "True") == 0;
-    if (!yes && strcmp(text, "false") != 0 && strcmp(text, "False") != 0)
-        return not_a(o, text, "true or false", err);
+    bool yes;
+    if (!oc_truth_parse(text, &yes)) return not_a(o, text, "true or false", err);
     *field = yes == (o->type == OC_T_ON);
     return OC_OK;
 }
@@ -208,9 +207,9 @@ static oc_status set_value(oc_config *c, const oc_option *o, const char *text, o
         return set_text(field, text, err);
     case OC_T_TEXTS:
         return add_text(c, o, text, c->origin[index_of(o)] != (uint8_t)origin, err);
-    case OC_T_OPTIONAL:
+    case OC_T_OPTIONAL: /* --resume_from_checkpoint True is no path */
         c->resume = true;
-        return *text ? set_text(field, text, err) : OC_OK;
+        return oc_truth_parse(text, &c->resume) || !*text ? OC_OK : set_text(field, text, err);
     case OC_T_ON:
     case OC_T_OFF:
         return set_bool(field, o, text, err);
@@ -241,6 +240,7 @@ oc_status oc_option_set(oc_config *c, const oc_option *o, const char *text, oc_o
     if (o->missing)
         return oc_fail(err, OC_E_UNSUPPORTED, "--%s is not available in this version: %s", o->name,
                        o->missing);
+    if (o->type == OC_T_DTYPE && strcmp(text, "auto") == 0) return OC_OK; /* the model's */
     OC_TRY(set_value(c, o, text, origin, err));
     c->origin[index_of(o)] = (uint8_t)origin;
     return OC_OK;

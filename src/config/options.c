@@ -60,19 +60,19 @@ static const char no_nvme[] = "states at home on disk";
 
 /* clang-format off */
 static const oc_option table[] = {
-    ROW("model", "model-name-or-path", OC_T_TEXT, model_dir, RUNS | GENERATE | TOKENIZE, 0, 0, NULL, model, "DIR",
+    ROW("model", "model-name-or-path model-name model-path pretrained-model-name-or-path base-model checkpointer.checkpoint-dir", OC_T_TEXT, model_dir, RUNS | GENERATE | TOKENIZE, 0, 0, NULL, model, "DIR",
         "start from this Hugging Face model: config.json, *.safetensors, tokenizer files"),
-    ROW("init", "", OC_T_TEXT, init_dir, STEPS, 0, 0, NULL, model, "DIR",
+    ROW("init", "config-name", OC_T_TEXT, init_dir, STEPS, 0, 0, NULL, model, "DIR",
         "start from random weights for this config.json"),
-    ROW("data", "train-file", OC_T_TEXTS, data, RUNS | TOKENIZE, 0, 0, NULL, model, "PATH...",
+    ROW("data", "train-file data-path dataset-name dataset datasets dataset-path pretraining-dataset dataset.source dataset.data-files", OC_T_TEXTS, data, RUNS | TOKENIZE, 0, 0, NULL, model, "PATH...",
         "files or directories: .jsonl, .json, .txt, also .gz or .zst; docs/data.md has the rows"),
-    ROW("eval-data", "validation-file", OC_T_TEXTS, eval_data, STEPS, 0, 0, NULL, model, "PATH...",
+    ROW("eval-data", "validation-file eval-data-path eval-dataset test-datasets eval-file", OC_T_TEXTS, eval_data, STEPS, 0, 0, NULL, model, "PATH...",
         "data to evaluate on during training"),
-    ROW("tokenizer", "tokenizer-name", OC_T_TEXT, tokenizer, RUNS | TOKENIZE, 0, 0, NULL, model, "bytes|DIR",
+    ROW("tokenizer", "tokenizer-name tokenizer-name-or-path tokenizer-path tokenizer-config", OC_T_TEXT, tokenizer, RUNS | TOKENIZE, 0, 0, NULL, model, "bytes|DIR",
         "another tokenizer than the model's; bytes: the built-in one, 3 + byte"),
-    ROW("no-shuffle", "", OC_T_OFF, shuffle, STEPS, 0, 0, NULL, model, "",
+    ROW("no-shuffle", "disable-shuffling shuffle!", OC_T_OFF, shuffle, STEPS, 0, 0, NULL, model, "",
         "rows in file order, every epoch"),
-    ROW("no-packing", "", OC_T_OFF, packing, RUNS, 0, 0, NULL, model, "",
+    ROW("no-packing", "packing! sample-packing! dataset.packed!", OC_T_OFF, packing, RUNS, 0, 0, NULL, model, "",
         "one row a sequence, padded on the right"),
     ROW("freeze", "", OC_T_TEXTS, freeze, STEPS, 0, 0, NULL, model, "PATTERN...",
         "leave tensors of these names as they are: 'model.layers.0.*', '*embed_tokens*'"),
@@ -91,9 +91,9 @@ static const oc_option table[] = {
     ROW("show-labels", "", OC_T_ON, show_labels, TOKENIZE, 0, 0, NULL, text, "",
         "of --data: which tokens of each row are trained"),
 
-    ROW("seq-length", "max-length max-seq-length model-max-length block-size", OC_T_INT64, seq_length, RUNS, 2, LIMIT, NULL,
+    ROW("seq-length", "max-length max-seq-length model-max-length block-size max-seq-len cutoff-len sequence-len seq-len tokenizer.max-seq-len", OC_T_INT64, seq_length, RUNS, 2, LIMIT, NULL,
         batch, "N", "tokens of a sequence; default min(2048, the model's positions)"),
-    ROW("micro-batch", "per-device-train-batch-size per-device-eval-batch-size train-micro-batch-size-per-gpu batch-size?",
+    ROW("micro-batch", "per-device-train-batch-size per-device-eval-batch-size train-micro-batch-size-per-gpu batch-size? micro-batch-size per-gpu-train-batch-size",
         OC_T_INT_AUTO, micro_batch, RUNS, 1, LIMIT, NULL, batch, "N|auto",
         "sequences that go through the model at once; default 8"),
     ROW("grad-accum", "gradient-accumulation-steps", OC_T_INT64, grad_accum, STEPS, 1, OC_ACCUM_MOST, NULL, batch, "N",
@@ -105,29 +105,29 @@ static const oc_option table[] = {
         "room. Another tile adds up weight gradients in other parts: results differ by rounding"),
     ROW("max-steps", "", OC_T_INT64, max_steps, STEPS, -1, LIMIT, NULL, batch, "N",
         "stop after N steps; the data repeats"),
-    ROW("epochs", "num-train-epochs", OC_T_REAL, epochs, STEPS, 0, 1e9, NULL, batch, "X",
+    ROW("epochs", "num-train-epochs num-epochs", OC_T_REAL, epochs, STEPS, 0, 1e9, NULL, batch, "X",
         "passes over the data; default 3"),
 
     ROW("optimizer", "optim", OC_T_CHOICE, optimizer, STEPS, 0, 0, optimizers, optim, "adamw|adam|sgd",
         "adamw decays the weights, adam and sgd add the decay to the gradient"),
-    ROW("lr", "learning-rate", OC_T_REAL, lr, TRAIN | PLAN, 0, 1e6, NULL, optim, "X", "peak learning rate; default 5e-5"),
-    ROW("lr-schedule", "lr-scheduler-type", OC_T_CHOICE, schedule.kind, STEPS, 0, 0, schedules, optim,
+    ROW("lr", "learning-rate optimizer.lr", OC_T_REAL, lr, TRAIN | PLAN, 0, 1e6, NULL, optim, "X", "peak learning rate; default 5e-5"),
+    ROW("lr-schedule", "lr-scheduler-type lr-scheduler", OC_T_CHOICE, schedule.kind, STEPS, 0, 0, schedules, optim,
         "constant|linear|cosine", "default linear to 0"),
-    ROW("warmup-steps", "", OC_T_INT64, schedule.warmup_steps, STEPS, 0, LIMIT, NULL, optim, "N",
+    ROW("warmup-steps", "num-warmup-steps lr-scheduler.num-warmup-steps", OC_T_INT64, schedule.warmup_steps, STEPS, 0, LIMIT, NULL, optim, "N",
         "steps of linear warm-up; default 0"),
     ROW("warmup-ratio", "", OC_T_REAL, schedule.warmup_ratio, STEPS, 0, 1, NULL, optim, "X",
         "warm-up as a part of all steps, rounded up; --warmup-steps overrides it"),
-    ROW("weight-decay", "", OC_T_REAL, weight_decay, STEPS, 0, 1e6, NULL, optim, "X",
+    ROW("weight-decay", "optimizer.weight-decay", OC_T_REAL, weight_decay, STEPS, 0, 1e6, NULL, optim, "X",
         "default 0; norms and biases are not decayed"),
-    ROW("betas", "", OC_T_PAIR, beta1, STEPS, 0, 1, NULL, optim, "B1,B2", "default 0.9,0.999"),
+    ROW("betas", "optimizer.betas", OC_T_PAIR, beta1, STEPS, 0, 1, NULL, optim, "B1,B2", "default 0.9,0.999"),
     ROW("beta1", "adam-beta1", OC_T_REAL, beta1, STEPS, 0, 1, NULL, optim, "B1", "the first of --betas"),
     ROW("beta2", "adam-beta2", OC_T_REAL, beta2, STEPS, 0, 1, NULL, optim, "B2", "the second of --betas"),
-    ROW("eps", "adam-epsilon", OC_T_REAL, eps, STEPS, 0, 1e6, NULL, optim, "X", "default 1e-8"),
+    ROW("eps", "adam-epsilon optimizer.eps", OC_T_REAL, eps, STEPS, 0, 1e6, NULL, optim, "X", "default 1e-8"),
     ROW("momentum", "", OC_T_REAL, momentum, STEPS, 0, 1, NULL, optim, "X", "of sgd; default 0"),
     ROW("clip-grad-norm", "max-grad-norm gradient-clipping", OC_T_REAL, clip, STEPS, 0, 1e30, NULL, optim, "X",
         "largest gradient norm; default 1, 0 is off"),
 
-    ROW("output", "output-dir", OC_T_TEXT, output, STEPS, 0, 0, NULL, output, "DIR",
+    ROW("output", "output-dir checkpointer.output-dir", OC_T_TEXT, output, STEPS, 0, 0, NULL, output, "DIR",
         "the final model, run.json and checkpoint-N/ go here"),
     ROW("eval-every", "eval-steps", OC_T_INT64, eval_every, STEPS, 0, LIMIT, NULL, output, "N",
         "evaluate each N steps; needs --eval-data"),
@@ -142,12 +142,12 @@ static const oc_option table[] = {
     ROW("overwrite", "overwrite-output-dir", OC_T_ON, overwrite, STEPS, 0, 0, NULL, output, "",
         "replace what an earlier run left in --output"),
 
-    ROW("config", "deepspeed", OC_T_TEXT, config_file, RUNS | GENERATE, 0, 0, NULL, run, "FILE",
+    ROW("config", "deepspeed deepspeed-config deepspeed-config-file deepscale-config", OC_T_TEXT, config_file, RUNS | GENERATE, 0, 0, NULL, run, "FILE",
         "DeepSpeed JSON, or the run.json of an earlier run; flags override it"),
-    ROW("dtype", "torch-dtype bf16=bf16 fp16=fp16", OC_T_DTYPE, dtype, RUNS | GENERATE, 0, 0, NULL, run,
+    ROW("dtype", "torch-dtype bf16=bf16 fp16=fp16 bfloat16=bf16 float16=fp16", OC_T_DTYPE, dtype, RUNS | GENERATE, 0, 0, NULL, run,
         "bf16|fp16|fp32", "compute dtype; default: the config's; master weights are fp32"),
-    ROW("device", "use-cpu=cpu no-cuda=cpu", OC_T_DEVICE, device_cuda, RUNS | GENERATE, 0, 0, NULL, run, "cpu", "where blocks are computed"),
-    ROW("threads", "", OC_T_INT32, threads, RUNS | GENERATE, 0, 4096, NULL, run, "N", "cores to use; default all"),
+    ROW("device", "use-cpu=cpu no-cuda=cpu cpu=cpu", OC_T_DEVICE, device_cuda, RUNS | GENERATE, 0, 0, NULL, run, "cpu", "where blocks are computed"),
+    ROW("threads", "num-cpu-threads-per-process", OC_T_INT32, threads, RUNS | GENERATE, 0, 4096, NULL, run, "N", "cores to use; default all"),
     ROW("seed", "", OC_T_UINT64, seed, RUNS | GENERATE, 0, 9e15, NULL, run, "N", "default 42"),
     ROW("log", "", OC_T_TEXT, log_path, STEPS, 0, 0, NULL, run, "FILE.jsonl", "one JSON object a step"),
     ROW("trace", "", OC_T_TEXT, trace_path, RUNS, 0, 0, NULL, run, "FILE.json",
@@ -166,17 +166,17 @@ static const oc_option table[] = {
         "where weights and gradients live between uses"),
     ROW("optimizer-home", "", OC_T_CHOICE, optimizer_home, STEPS, 0, 0, homes, memory, "auto|device|host",
         "where master weights and moments live"),
-    ROW("act-home", "", OC_T_CHOICE, act_home, STEPS, 0, 0, homes, memory, "auto|device|host",
+    ROW("act-home", "activation-offloading=host enable-activation-offloading=host", OC_T_CHOICE, act_home, STEPS, 0, 0, homes, memory, "auto|device|host",
         "where a layer's input waits for its backward"),
     ROW("saved-home", "", OC_T_CHOICE, saved_home, STEPS, 0, 0, homes, memory, "auto|device|host",
         "where values that layers leave for their backward wait for it"),
-    ROW("recompute", "gradient-checkpointing=full activation-checkpointing=full", OC_T_CHOICE, recompute, STEPS, 0, 0, recomputes, memory, "auto|full|none|LIST",
+    ROW("recompute", "gradient-checkpointing=full activation-checkpointing=full enable-activation-checkpointing=full", OC_T_CHOICE, recompute, STEPS, 0, 0, recomputes, memory, "auto|full|none|LIST",
         "full: each layer's forward runs again in the backward; none: all of it is kept; or which "
         "of qkv,attention,mid,up,mlp,logits are made again, the others being kept"),
     ROW("micro-order", "", OC_T_CHOICE, order, STEPS, 0, 0, orders, memory, "auto|depth|breadth|interleave",
         "breadth: one fetch of a block serves all micro-batches; interleave: a backward takes "
         "turns with the next forward, which fills link and cores together"),
-    ROW("early-updates", "", OC_T_CHOICE, early_updates, STEPS, 0, 0, earlies, memory, "auto|on|off",
+    ROW("early-updates", "optimizer-in-bwd=on", OC_T_CHOICE, early_updates, STEPS, 0, 0, earlies, memory, "auto|on|off",
         "update a block as soon as its gradient is there, which then has no home; needs clip 0, "
         "one micro-batch a step, bf16 or fp32"),
     ROW("slots", "", OC_T_INT32, slots, RUNS, 0, 4096, NULL, memory, "N", "weight slots of the device; 0 auto"),
@@ -256,11 +256,12 @@ bool oc_options_same_name(const char *a, size_t n, const char *b, size_t m) {
 }
 
 static bool has_alias(const oc_option *o, const char *name, size_t n, const char **fixed) {
-    static const char *const values[] = {"bf16", "fp16", "full", "cpu"};
+    static const char *const values[] = {"bf16", "fp16", "full", "cpu", "host", "on"};
     for (const char *a = o->aliases; *a;) {
-        size_t m = strcspn(a, " "), word = strcspn(a, " =?");
+        size_t m = strcspn(a, " "), word = strcspn(a, " =?!");
         if (a[word] != '?' && oc_options_same_name(name, n, a, word)) {
-            for (size_t i = 0; word < m && i < sizeof values / sizeof *values; i++) {
+            if (a[word] == '!') *fixed = OC_OPPOSITE;
+            for (size_t i = 0; a[word] == '=' && i < sizeof values / sizeof *values; i++) {
                 if (strncmp(a + word + 1, values[i], m - word - 1) == 0) *fixed = values[i];
             }
             return true;
@@ -286,7 +287,7 @@ static const char *nearest_by_alias(const char *word, oc_command command) {
     for (size_t i = 0; i < ROWS; i++) {
         if (!(table[i].commands & OC_FOR(command)) || table[i].missing) continue;
         for (const char *a = table[i].aliases; *a; a += *a == ' ') {
-            size_t m = strcspn(a, " "), k = strcspn(a, " =?");
+            size_t m = strcspn(a, " "), k = strcspn(a, " =?!");
             snprintf(spelled[1], sizeof spelled[1], "%.*s", (int)k, a);
             known[0] = spelled[0];
             known[1] = spelled[1];
@@ -312,5 +313,5 @@ const char *oc_options_nearest(const char *name, size_t n, oc_command command) {
     }
     const char *near = oc_nearest(word, known, count);
     if (!near) near = nearest_by_alias(word, command);
-    return near ? near : oc_trainer_nearest(word, command);
+    return near ? near : oc_foreign_nearest(word, command);
 }

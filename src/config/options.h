@@ -37,8 +37,9 @@ typedef struct oc_choice {
 
 typedef struct oc_option {
     const char *name; /* canonical, without "--" */
-    /* Space separated. "bf16=bf16": a flag that stands for that value. "batch-size?": no alias, as
-     * it may mean several things; but refused, this is the option that is suggested. */
+    /* Space separated. "bf16=bf16": a flag that stands for that value. "packing!": the opposite of
+     * a flag. "batch-size?": no alias, as it may mean several things; but refused, this is the
+     * option that is suggested. */
     const char *aliases;
     const char *missing; /* not NULL: refused, and why */
     oc_option_type type;
@@ -53,26 +54,37 @@ size_t oc_options_count(void);
 const oc_option *oc_options_at(size_t i);
 /* Are these n and m bytes the same name? '_' and '-' are the same, here and below. */
 bool oc_options_same_name(const char *a, size_t n, const char *b, size_t m);
-/* By canonical name or alias. *fixed: the value an alias stands for. */
+/* By canonical name or alias. *fixed: the value an alias stands for, OC_OPPOSITE, or NULL. */
+#define OC_OPPOSITE "!"
 const oc_option *oc_options_find(const char *name, size_t n, const char **fixed);
 /* The nearest name that `command` knows, or NULL. */
 const char *oc_options_nearest(const char *name, size_t n, oc_command command);
 
-/* A field of Hugging Face's TrainingArguments that is no option here. */
-typedef struct oc_trainer_arg {
-    const char *name;
+/* An argument of another tool that is no option here: of Hugging Face's TrainingArguments
+ * (options_trainer.c), or of the scripts, trainers and launchers that people come from
+ * (options_tools.c). */
+typedef struct oc_foreign_arg {
+    const char *name;     /* "lora-*": all that begin so */
     const char *accepted; /* values, with '|' between: others are refused; NULL: all pass */
     const char *why;      /* it has no effect, or another value is refused */
-} oc_trainer_arg;
+    const char *option;   /* not NULL: another value is this option's, and not refused */
+} oc_foreign_arg;
 
 size_t oc_trainer_count(void);
-const oc_trainer_arg *oc_trainer_at(size_t i);
-/* NULL: none of that name that `command` takes. */
-const oc_trainer_arg *oc_trainer_find(const char *name, size_t n, oc_command command);
-const char *oc_trainer_nearest(const char *word, oc_command command);
-OC_NODISCARD oc_status oc_trainer_check(const oc_trainer_arg *a, const char *value, oc_error *err);
+const oc_foreign_arg *oc_trainer_at(size_t i);
+size_t oc_tools_count(void);
+const oc_foreign_arg *oc_tools_at(size_t i);
+/* Of either table. NULL: none of that name that `command` takes. */
+const oc_foreign_arg *oc_foreign_find(const char *name, size_t n, oc_command command);
+const char *oc_foreign_nearest(const char *word, oc_command command);
+bool oc_foreign_accepts(const oc_foreign_arg *a, const char *value);
 /* Does Hugging Face's or DeepSpeed's option of that name know this value, which ours does not? */
 bool oc_trainer_knows_value(const char *option, const char *value);
+
+/* "true", "False", "1", ... as command lines spell them. false: another word. */
+bool oc_truth_parse(const char *text, bool *truth);
+
+void oc_config_defaults(oc_config *c);
 
 /* Parse and store. Lists grow while the origin stays the same, and start anew when it changes. */
 OC_NODISCARD oc_status oc_option_set(oc_config *c, const oc_option *o, const char *text,

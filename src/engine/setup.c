@@ -125,7 +125,10 @@ static oc_status open_model(oc_setup *s, FILE *notes, oc_error *err) {
     const oc_config *c = s->config;
     const char *dir = c->model_dir ? c->model_dir : c->init_dir;
     if (!dir) return oc_fail(err, OC_E_INVALID, "--model DIR or --init DIR is needed");
-    OC_TRY(oc_model_open(&s->model, dir, err));
+    if (c->model_dir)
+        OC_TRY(oc_model_open_trained(&s->model, dir, err));
+    else
+        OC_TRY(oc_model_open(&s->model, dir, err));
     if (notes && s->model->notes[0]) (void)fprintf(notes, "%s\n", s->model->notes);
     return choose_trained(s, notes, err);
 }

@@ -15,14 +15,17 @@ static const oc_family_field common_fields[] = {
 
     ONLY("quantization_config", "null"),
     ONLY("compression_config", "null"),
-    ONLY("pruned_heads", "empty"),
-    ONLY("is_encoder_decoder", "false"),
-    ONLY("add_cross_attention", "false"),
-    ONLY("cross_attention_hidden_size", "null"),
-    ONLY("tie_encoder_decoder", "false"),
-    ONLY("position_embedding_type", "null"),
-    ONLY("logits_soft_cap", "null"),
-    ONLY("layerdrop", "0"),
+    ONLY("is_causal", "true"),
+    ONLY("per_layer_config", "empty"), /* other sizes for some layers */
+
+    UNUSED("pruned_heads", "empty"),
+    UNUSED("is_encoder_decoder", "false"),
+    UNUSED("cross_attention_hidden_size", "null"),
+    UNUSED("tie_encoder_decoder", "false"),
+    UNUSED("position_embedding_type", "null"),
+    UNUSED("logits_soft_cap", "null"),
+    UNUSED("add_cross_attention", "false"), /* but in gpt2, and layerdrop in opt: see there */
+    UNUSED("layerdrop", "0"),
 
     NOTE("auto_map", "custom model code is never run, the built-in family is used"),
 

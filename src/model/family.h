@@ -49,6 +49,8 @@ typedef struct oc_family_config {
     oc_rope_config *ropes; /* [OC_VARIANTS]: the model's own */
     int32_t n_ropes;
     bool sliding[OC_LAYERS_MOST]; /* layers that see the window alone */
+    char ignored[512];            /* keys that the reference ignores too, as many as fit */
+    int32_t n_ignored;
 } oc_family_config;
 
 typedef enum oc_field_rule {
@@ -59,6 +61,7 @@ typedef enum oc_field_rule {
     OC_FIELD_FIXED_REAL, /* the same, a double */
     OC_FIELD_ACT,        /* name of an activation */
     OC_FIELD_ONLY,       /* changes the result; any value but `text` (or null) is refused by name */
+    OC_FIELD_UNUSED,     /* the reference ignores it; a value but `text` is counted in a note */
     OC_FIELD_NOTE,       /* ignored; a value but 0 leaves a note that says `text` */
     OC_FIELD_IGNORE,     /* does not change what the model computes */
     OC_FIELD_CODE        /* read by family_config.c itself (ids, dtype, rope, names) */
@@ -175,6 +178,13 @@ void oc_rope_release(oc_rope_config *c);
 /* c->sliding from layer_types, or the family's rule. */
 OC_NODISCARD oc_status oc_layers_read(const json_t *root, const char *origin,
                                       const oc_family *family, oc_family_config *c, oc_error *err);
+
+/* One more key that is ignored, in `object` of the file when that is not NULL. */
+void oc_family_ignore(oc_family_config *c, const char *object, const char *key);
+
+/* The known key that is `key` but for one letter more, less or other, or two swapped; NULL: none.
+ * Closer than oc_nearest(): files carry keys of other programs that are alike. */
+const char *oc_family_slip(const char *key, const char *const *known, size_t n);
 
 /* A value as it stands in the file, cut to fit a message. */
 enum { OC_SHOWN_BYTES = 64 };

@@ -1,11 +1,10 @@
 /* family_config.c - config.json read through a family's tables.
  *
- * The rule for keys: what changes the result is read or refused by name; what does not is in a
- * table of known, ignored keys; what only training by others would do (dropout) leaves a note. A
- * key in no table is ignored when its value says nothing (null, false, "", [], {}) or its name
- * begins with an underscore; otherwise it is refused with the nearest known key, because nobody can
- * tell whether it matters. */
-#include "base/nearest.h"
+ * The rule for keys is the reference's: what changes its result is read or refused by name; what
+ * does not is in a table of known, ignored keys; what only training by others would do (dropout)
+ * leaves a note. Keys that the reference ignores are counted in one note. A key that is one
+ * letter off one that is read, and absent, is refused as its misspelling.
+ * tests/data/config_keys.tsv has what the reference does with each. */
 #include "model/family.h"
 
 #include <math.h>
@@ -122,13 +121,50 @@ static bool is_only(const json_t *v, const char *text) {
     return strcmp(text, "empty") == 0 && says_nothing(v);
 }
 
-static oc_status read_special(const reader *r, const oc_family_field *f, const json_t *v) {
+void oc_family_ignore(oc_family_config *c, const char *object, const char *key) {
+    size_t at = strlen(c->ignored);
+    const char *dot = object ? "." : "";
+    c->n_ignored++;
+    if (at + strlen(key) + (object ? strlen(object) : 0) + 4 > sizeof c->ignored) return;
+    (void)snprintf(c->ignored + at, sizeof c->ignored - at, "%s%s%s%s", at ? ", " : "",
+                   object ? object : "", dot, key);
+}
+
+static bool is_slip(const char *a, const char *b) {
+    size_t n = strlen(a), m = strlen(b), head = 0, tail = 0;
+    while (head < n && head < m && a[head] == b[head])
+        head++;
+    while (tail < n - head && tail < m - head && a[n - 1 - tail] == b[m - 1 - tail])
+        tail++;
+    size_t x = n - head - tail, y = m - head - tail; /* what is left between */
+    bool swapped = x == 2 && y == 2 && a[head] == b[head + 1] && a[head + 1] == b[head];
+    return (x <= 1 && y <= 1) || swapped;
+}
+
+const char *oc_family_slip(const char *key, const char *const *known, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (is_slip(key, known[i])) return known[i];
+    return NULL;
+}
+
+static bool is_elsewhere(const reader *r, const oc_family_field *f) {
+    for (int32_t i = 0; i < r->family->n_fields; i++) {
+        const oc_family_field *own = &r->family->fields[i];
+        if (own != f && own->key && strcmp(own->key, f->key) == 0) return true;
+    }
+    return false;
+}
+
+static oc_status read_special(const reader *r, const oc_family_field *f, const json_t *v,
+                              oc_family_config *c) {
     char text[OC_SHOWN_BYTES];
     if (f->rule == OC_FIELD_ONLY && v && !is_only(v, f->text))
         return oc_fail(r->err, OC_E_UNSUPPORTED,
                        "%s: key '%s' is %s, which changes the result and is not supported for %s "
                        "(only %s is)",
                        r->origin, f->key, oc_family_shown(v, text), r->family->model_type, f->text);
+    if (f->rule == OC_FIELD_UNUSED && v && !is_only(v, f->text) && !is_elsewhere(r, f))
+        oc_family_ignore(c, NULL, f->key);
     if (f->rule == OC_FIELD_NOTE && v && !says_nothing(v) &&
         !(json_is_number(v) && json_number_value(v) == 0))
         oc_model_note(r->model, "%s: key '%s' (%s) is ignored: %s", r->origin, f->key,
@@ -181,8 +217,9 @@ static oc_status read_field(const reader *r, const oc_family_field *f, oc_family
         *(oc_act *)at = (oc_act)(int)f->fallback;
         return v ? read_act(r, key, v, at) : OC_OK;
     case OC_FIELD_ONLY:
+    case OC_FIELD_UNUSED:
     case OC_FIELD_NOTE:
-        return read_special(r, f, v);
+        return read_special(r, f, v, c);
     case OC_FIELD_IGNORE:
     case OC_FIELD_CODE:
         break;
@@ -209,31 +246,54 @@ static bool is_listed(const char *key, const char *const *list, size_t n) {
     return false;
 }
 
-static oc_status check_unknown(const reader *r) {
+/* The key is nearly that of a field that the model is made from, and the file lacks: a misspelling
+ * of it. NULL: it is not. */
+static const char *misspelled(const reader *r, const char *key) {
+    const oc_family *f = r->family;
+    const char *absent[KNOWN_MOST];
+    size_t n = 0;
+    for (int32_t i = 0; i < f->n_fields; i++) {
+        const oc_family_field *x = &f->fields[i];
+        bool read = x->rule == OC_FIELD_INT || x->rule == OC_FIELD_REAL ||
+                    x->rule == OC_FIELD_BOOL || x->rule == OC_FIELD_ACT;
+        bool there = x->key && json_object_get(r->root, x->key);
+        there |= x->alias && json_object_get(r->root, x->alias);
+        if (read && !there && n < KNOWN_MOST) absent[n++] = x->key;
+    }
+    return oc_family_slip(key, absent, n);
+}
+
+static oc_status refuse_misspelling(const reader *r, const char *key, const json_t *v,
+                                    const char *near) {
+    char text[OC_SHOWN_BYTES];
+    return oc_fail(r->err, OC_E_UNSUPPORTED,
+                   "%s: key '%.64s' (%s) is not known for model_type %s; did you mean '%s'? "
+                   "Correct it, or remove it",
+                   r->origin, key, oc_family_shown(v, text), r->family->model_type, near);
+}
+
+static oc_status check_unknown(const reader *r, oc_family_config *c) {
     int32_t n_common;
     const oc_family_field *common = oc_family_common(&n_common);
-    const char *list[KNOWN_MOST];
+    const char *list[KNOWN_MOST], *key;
     size_t n = list_keys(r->family->fields, r->family->n_fields, list, 0);
     n = list_keys(common, n_common, list, n);
-    const char *key;
     json_t *v;
     /* jansson iterates a non-const object; nothing is changed */
     json_object_foreach((json_t *)(uintptr_t)r->root, key, v) {
         if (key[0] == '_' || is_listed(key, list, n)) continue;
-        if (says_nothing(v)) {
-            oc_model_note(r->model, "%s: key '%.64s' is not known and says nothing: ignored",
-                          r->origin, key);
-            continue;
-        }
-        const char *near = oc_nearest(key, list, n);
-        char text[OC_SHOWN_BYTES];
-        return oc_fail(r->err, OC_E_UNSUPPORTED,
-                       "%s: key '%.64s' (%s) is not known for model_type %s%s%s%s; correct it, or "
-                       "remove it if it does not change what the model computes",
-                       r->origin, key, oc_family_shown(v, text), r->family->model_type,
-                       near ? "; did you mean '" : "", near ? near : "", near ? "'" : "");
+        const char *near = says_nothing(v) ? NULL : misspelled(r, key);
+        if (near) return refuse_misspelling(r, key, v, near);
+        oc_family_ignore(c, NULL, key);
     }
     return OC_OK;
+}
+
+static void note_ignored(const reader *r, const oc_family_config *c) {
+    if (c->n_ignored > 0)
+        oc_model_note(r->model, "%s: %d key(s) without effect for %s, in the reference too: %s%s",
+                      r->origin, (int)c->n_ignored, r->family->model_type, c->ignored,
+                      strlen(c->ignored) + 80 > sizeof c->ignored ? ", ..." : "");
 }
 
 /* ---- names, dtype, ids ---------------------------------------------------------------- */
@@ -398,7 +458,8 @@ oc_status oc_family_read(const json_t *root, const char *origin, oc_model *m, oc
     OC_TRY(read_ids(&r, c->vocab));
     OC_TRY(oc_layers_read(root, origin, r.family, c, err));
     if (r.family->position == OC_POS_ROPE) OC_TRY(oc_rope_read(root, origin, r.family, c, err));
-    OC_TRY(check_unknown(&r));
+    OC_TRY(check_unknown(&r, c));
+    note_ignored(&r, c);
     *family = r.family;
     return OC_OK;
 }

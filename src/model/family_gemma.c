@@ -55,7 +55,7 @@ static const oc_family_field gemma2_fields[] = {
 static const oc_family_field gemma3_fields[] = {
     SHARED(262208, 131072),
     SIZE("sliding_window_pattern", NULL, window_pattern, MAX_LAYERS, 6),
-    ONLY("attn_logit_softcapping", "null"),
+    UNUSED("attn_logit_softcapping", "null"),
     REAL_OR_NULL("final_logit_softcapping", logit_cap, 1e-6, 1e9, 0),
     FIXED(qk_norm, true),
     CODE("rope_local_base_freq"),

@@ -21,6 +21,7 @@ static const oc_family_field gpt2_fields[] = {
     FIXED(out_bias, true),
     FIXED(mlp_bias, true),
     NO_WINDOWS,
+    ONLY("add_cross_attention", "false"),
     ONLY("scale_attn_by_inverse_layer_idx", "false"),
     /* the same function, but rounded elsewhere under 16-bit dtypes */
     ONLY("reorder_and_upcast_attn", "false"),
@@ -78,6 +79,7 @@ static const oc_family_field opt_fields[] = {
     FLAG("enable_bias", mlp_bias, true),
     FIXED_REAL(norm_eps, 1e-5),
     NO_WINDOWS,
+    ONLY("layerdrop", "0"),
     FLAG("layer_norm_elementwise_affine", norm_affine, true),
     NOTE("dropout", NO_DROPOUT),
     NOTE("attention_dropout", NO_DROPOUT),
@@ -136,6 +138,7 @@ static const oc_family_field gpt_neox_fields[] = {
     CODE("rope_scaling"),
     CODE("rope_parameters"),
     NO_WINDOWS,
+    ONLY("head_dim", "null"), /* of the rotary positions alone, there */
     NOTE("attention_dropout", NO_DROPOUT),
     NOTE("hidden_dropout", NO_DROPOUT),
     NOTE("attention_probs_dropout_prob", NO_DROPOUT),
@@ -183,8 +186,7 @@ static const oc_family_field bloom_fields[] = {
     FIXED(mlp_bias, true),
     NO_WINDOWS,
     ONLY("apply_residual_connection_post_layernorm", "false"),
-    /* the same function, but rounded elsewhere under 16-bit dtypes */
-    ONLY("slow_but_exact", "false"),
+    UNUSED("slow_but_exact", "false"),
     IGNORE("pretraining_tp"),
     NOTE("hidden_dropout", NO_DROPOUT),
     NOTE("attention_dropout", NO_DROPOUT),

@@ -74,8 +74,8 @@ static const oc_family_field llama_fields[] = {
     FLAG("attention_bias", out_bias, false),
     FLAG("mlp_bias", mlp_bias, false),
     ONLY("partial_rotary_factor", "1"),
-    ONLY("pretraining_tp", "1"),
-    ONLY("rope_interleaved", "false"),
+    UNUSED("pretraining_tp", "1"),
+    UNUSED("rope_interleaved", "false"),
 };
 
 static const oc_family_field mistral_fields[] = {
@@ -84,8 +84,8 @@ static const oc_family_field mistral_fields[] = {
     EPS(1e-6),
     POSITIONS(131072),
     SIZE_OR_NULL_ELSE("sliding_window", window, MAX_POSITIONS, 4096),
-    ONLY("use_sliding_window", "false"),
-    ONLY("layer_types", "null"),
+    UNUSED("use_sliding_window", "false"),
+    UNUSED("layer_types", "null"),
     SIZE_OR_NULL("head_dim", NULL, head_dim, MAX_HEADS),
     ONLY("partial_rotary_factor", "1"),
 };
@@ -99,7 +99,7 @@ static const oc_family_field qwen2_fields[] = {
     SIZE_OR_NULL("head_dim", NULL, head_dim, MAX_HEADS),
     FIXED(qkv_bias, true),
     ONLY("partial_rotary_factor", "1"),
-    ONLY("use_mrope", "false"),
+    UNUSED("use_mrope", "false"),
 };
 
 static const oc_family_field qwen3_fields[] = {
@@ -128,14 +128,14 @@ static const oc_family_field phi3_fields[] = {
     POSITIONS(4096),
     SIZE("original_max_position_embeddings", NULL, rope_original, MAX_POSITIONS, 4096),
     SIZE_OR_NULL("sliding_window", NULL, window, MAX_POSITIONS),
-    ONLY("use_sliding_window", "false"),
-    ONLY("layer_types", "null"),
+    UNUSED("use_sliding_window", "false"),
+    UNUSED("layer_types", "null"),
     CODE("partial_rotary_factor"),
-    ONLY("attention_bias", "false"),
-    ONLY("mlp_bias", "false"),
-    ONLY("lm_head_bias", "false"),
-    ONLY("full_attn_mod", "1"),
-    ONLY("interpolate_factor", "1"),
+    UNUSED("attention_bias", "false"),
+    UNUSED("mlp_bias", "false"),
+    UNUSED("lm_head_bias", "false"),
+    UNUSED("full_attn_mod", "1"),
+    UNUSED("interpolate_factor", "1"),
     NOTE("embd_pdrop", NO_DROPOUT),
     NOTE("resid_pdrop", NO_DROPOUT),
 };

@@ -3,7 +3,6 @@
  * Old files have rope_theta and rope_scaling, newer ones rope_parameters, which may hold one object
  * per type of layer. Some families spell rope_theta in their own way, or let a part of a head turn.
  */
-#include "base/nearest.h"
 #include "model/family.h"
 
 #include <math.h>
@@ -163,8 +162,18 @@ static oc_status read_type(const reader *r, oc_rope_type *out) {
 
 /* ---- members ------------------------------------------------------------------------------ */
 
-/* Every member must be one that this type knows. */
-static oc_status check_members(const reader *r, oc_rope_type type) {
+/* A number that the type has and the object lacks, nearly spelled as this; NULL: none. */
+static const char *misspelled(const reader *r, oc_rope_type type, const char *key) {
+    const char *absent[N_KEYS];
+    size_t n = 0;
+    for (size_t i = 0; i < N_KEYS; i++)
+        if (rope_keys[i].allowed & (1u << type) && !json_object_get(r->object, rope_keys[i].key))
+            absent[n++] = rope_keys[i].key;
+    return oc_family_slip(key, absent, n);
+}
+
+/* Members that this type has no use for are ignored, as the reference does. */
+static oc_status check_members(const reader *r, oc_rope_type type, oc_family_config *c) {
     static const char *const others[] = {"rope_type", "type", "rope_theta"};
     const char *known[N_KEYS + 8], *key;
     size_t n = 0;
@@ -188,7 +197,12 @@ static oc_status check_members(const reader *r, oc_rope_type type) {
                      json_number_value(v) == 1;
         if (i < n || whole || json_is_null(v)) continue;
         char text[OC_SHOWN_BYTES];
-        const char *near = oc_nearest(key, known, n);
+        const char *near = misspelled(r, type, key);
+        bool part = strcmp(key, "partial_rotary_factor") == 0; /* some types have a use for it */
+        if (!near && !part && !json_is_object(v)) {
+            oc_family_ignore(c, r->name, key);
+            continue;
+        }
         return oc_fail(r->err, OC_E_UNSUPPORTED,
                        "%s: key '%s.%.48s' (%s) is not known for rope_type %s%s%s%s", r->origin,
                        r->name, key, oc_family_shown(v, text), type_names[type],
@@ -294,11 +308,11 @@ static oc_status read_dim(const reader *r, const oc_family_config *f, oc_rope_co
     return OC_OK;
 }
 
-static oc_status read_rope(const reader *r, const oc_family_config *f,
-                           const char *const theta_keys[2], double theta, oc_rope_config *c) {
+static oc_status read_rope(const reader *r, oc_family_config *f, const char *const theta_keys[2],
+                           double theta, oc_rope_config *c) {
     OC_TRY(read_shared(r, "rope_theta", theta_keys, 1, 1e30, theta, &c->theta));
     OC_TRY(read_type(r, &c->type));
-    OC_TRY(check_members(r, c->type));
+    OC_TRY(check_members(r, c->type, f));
     OC_TRY(read_members(r, c));
     OC_TRY(read_dim(r, f, c));
     OC_TRY(settle_original(r, f, c));

@@ -39,6 +39,8 @@
     { (key), (alias), OC_FIELD_ACT, AT(act), 0, 0, (fallback), NULL }
 #define ONLY(key, value)                                                                           \
     { (key), NULL, OC_FIELD_ONLY, 0, 0, 0, 0, (value) }
+#define UNUSED(key, value)                                                                         \
+    { (key), NULL, OC_FIELD_UNUSED, 0, 0, 0, 0, (value) }
 #define NOTE(key, why)                                                                             \
     { (key), NULL, OC_FIELD_NOTE, 0, 0, 0, 0, (why) }
 #define IGNORE(key)                                                                                \
@@ -50,9 +52,10 @@
 #define ALL_ROPES ((1u << OC_ROPE_TYPE_COUNT) - 1)
 #define NO_DROPOUT "training here has no dropout"
 
-/* Keys that no family but those with windows has. */
+/* Keys that are of no effect where there are no windows. */
 #define NO_WINDOWS                                                                                 \
-    ONLY("sliding_window", "null"), ONLY("use_sliding_window", "false"), ONLY("layer_types", "null")
+    UNUSED("sliding_window", "null"), UNUSED("use_sliding_window", "false"),                       \
+        UNUSED("layer_types", "null")
 
 /* ---- tensors: (place), (weight), name, rows x cols ---- */
 #define MATRIX(place, weight, name, rows, cols, when)                                              \

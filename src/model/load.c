@@ -95,24 +95,41 @@ static oc_status same_values(oc_tensors *t, const oc_tensor_info *a, const oc_te
     return OC_OK;
 }
 
-/* A tied checkpoint that repeats the head must repeat the embedding, else the model computes
- * something else than its config says. */
-static oc_status check_tied_head(const oc_model *m, oc_tensors *t, oc_error *err) {
-    const oc_tensor_info *head = m->tied && m->head_name ? find(m, t, m->head_name) : NULL;
-    if (!head) return OC_OK;
-    const char *table_name = m->tensors[m->blocks[m->first_table].first_tensor].name;
-    const oc_tensor_info *table = find(m, t, table_name);
+/* *head: the tensor of a tied model's head, NULL when the checkpoint has none; *same: it repeats
+ * the embedding. */
+static oc_status compare_head(const oc_model *m, oc_tensors *t, const oc_tensor_info **head,
+                              const oc_tensor_info **table, bool *same, oc_error *err) {
+    *same = true;
+    *head = m->tied && m->head_name ? find(m, t, m->head_name) : NULL;
+    *table = find(m, t, m->tensors[m->blocks[m->first_table].first_tensor].name);
+    if (!*head || !*table) return OC_OK;
     float *room = malloc(2 * COMPARE_VALUES * sizeof *room);
-    if (!room) return oc_fail(err, OC_E_MEMORY, "no memory to compare '%s'", head->name);
-    bool same = false;
-    oc_status s = same_values(t, head, table, room, &same, err);
+    if (!room) return oc_fail(err, OC_E_MEMORY, "no memory to compare '%s'", (*head)->name);
+    oc_status s = same_values(t, *head, *table, room, same, err);
     free(room);
-    if (s == OC_OK && !same)
-        s = oc_fail(err, OC_E_FORMAT,
-                    "%s: tensor '%s' differs from '%s', but config.json ties them; set "
-                    "\"tie_word_embeddings\": false to keep both",
-                    oc_tensors_file(t, head->file), head->name, table->name);
     return s;
+}
+
+/* A model that is laid out as tied reads no head: the checkpoint must have no other. */
+static oc_status check_tied_head(const oc_model *m, oc_tensors *t, oc_error *err) {
+    const oc_tensor_info *head, *table;
+    bool same;
+    OC_TRY(compare_head(m, t, &head, &table, &same, err));
+    if (same) return OC_OK;
+    return oc_fail(err, OC_E_FORMAT,
+                   "%s: tensor '%s' differs from '%s', but config.json ties them; set "
+                   "\"tie_word_embeddings\": false to keep both",
+                   oc_tensors_file(t, head->file), head->name, table->name);
+}
+
+bool oc_model_holds_other_head(const oc_model *m, const char *dir) {
+    const oc_tensor_info *head, *table;
+    oc_tensors *t = NULL;
+    bool same = true;
+    if (oc_tensors_open(&t, dir, NULL) != OC_OK) return false;
+    bool known = compare_head(m, t, &head, &table, &same, NULL) == OC_OK;
+    oc_tensors_close(t);
+    return known && !same;
 }
 
 static bool is_ignored(const oc_model *m, const char *name) {

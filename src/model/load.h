@@ -18,6 +18,10 @@
  * listed in m->notes. */
 OC_NODISCARD oc_status oc_model_check_tensors(oc_model *m, oc_tensors *t, oc_error *err);
 
+/* Does the checkpoint of a tied model hold a head that is not the embedding? false too where that
+ * cannot be told. */
+bool oc_model_holds_other_head(const oc_model *m, const char *dir);
+
 /* Scratch that oc_model_read_block() and oc_model_write() need at least for this model; more makes
  * transposes faster, up to some MiB. */
 uint64_t oc_model_scratch_bytes(const oc_model *m);

@@ -5,6 +5,8 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "model/family.h"
+#include "model/load.h"
+#include "tensor/foreign.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -419,12 +421,14 @@ static oc_status fill_positions(builder *b) {
     return OC_OK;
 }
 
-static oc_status build(oc_model *m, const json_t *root, const char *origin, oc_error *err) {
+static oc_status build(oc_model *m, const json_t *root, const char *origin, bool untied,
+                       oc_error *err) {
     oc_family_config config;
     builder b = {m, NULL, &config, origin, 0, err};
     m->ropes = calloc(OC_VARIANTS, sizeof *m->ropes);
     if (!m->ropes) return oc_fail(err, OC_E_MEMORY, "%s: no memory for a model", origin);
     OC_TRY(oc_family_read(root, origin, m, &config, &b.family, err));
+    config.tied &= !untied;
     fill_model(&b);
     OC_TRY(fill_positions(&b));
     return build_blocks(&b);
@@ -433,7 +437,7 @@ static oc_status build(oc_model *m, const json_t *root, const char *origin, oc_e
 /* ---- life ----------------------------------------------------------------------------- */
 
 static oc_status parse(oc_model **out, const char *json, size_t bytes, const char *origin,
-                       oc_error *err) {
+                       bool untied, oc_error *err) {
     *out = NULL;
     json_t *root = NULL;
     OC_TRY(oc_json_parse(&root, json, bytes, origin, 1, OC_JSON_NO_NUL, err));
@@ -444,7 +448,7 @@ static oc_status parse(oc_model **out, const char *json, size_t bytes, const cha
     } else if (!(m = calloc(1, sizeof *m))) {
         s = oc_fail(err, OC_E_MEMORY, "%s: no memory for a model", origin);
     } else {
-        s = build(m, root, origin, err);
+        s = build(m, root, origin, untied, err);
     }
     json_decref(root);
     if (s != OC_OK) {
@@ -456,11 +460,24 @@ static oc_status parse(oc_model **out, const char *json, size_t bytes, const cha
 }
 
 oc_status oc_model_parse(oc_model **out, const char *json, const char *origin, oc_error *err) {
-    return parse(out, json, strlen(json), origin, err);
+    return parse(out, json, strlen(json), origin, false, err);
 }
 
-oc_status oc_model_open(oc_model **out, const char *dir_or_config, oc_error *err) {
+/* What stands there instead, when it is known. */
+static oc_status refuse_missing(const char *dir, const char *path, oc_error *err) {
+    char told[900];
+    if (oc_foreign_directory(dir, told, sizeof told))
+        return oc_fail(err, OC_E_NOTFOUND, "%s (and no config.json)", told);
+    return oc_fail(
+        err, OC_E_NOTFOUND,
+        "%s: missing: No such file or directory; a model directory holds config.json (it "
+        "comes with the model's download, beside its safetensors)",
+        path);
+}
+
+static oc_status open_as(oc_model **out, const char *dir_or_config, bool untied, oc_error *err) {
     *out = NULL;
+    char told[700];
     struct stat st;
     if (stat(dir_or_config, &st) != 0)
         return oc_fail_errno(err, OC_E_NOTFOUND, errno,
@@ -473,16 +490,35 @@ oc_status oc_model_open(oc_model **out, const char *dir_or_config, oc_error *err
     if (n < 0 || (size_t)n >= sizeof path)
         return oc_fail(err, OC_E_INVALID, "%.64s...: the path is too long", dir_or_config);
     if (S_ISDIR(st.st_mode) && stat(path, &st) != 0)
-        return oc_fail_errno(err, OC_E_NOTFOUND, errno,
-                             "%s: missing; a model directory holds config.json (it comes with the "
-                             "model's download, beside its safetensors)",
-                             path);
+        return refuse_missing(dir_or_config, path, err);
     if (!S_ISREG(st.st_mode)) return oc_fail(err, OC_E_INVALID, "%s: is not a regular file", path);
+    if (oc_foreign_file(path, told, sizeof told))
+        return oc_fail(err, OC_E_FORMAT, "%s %s", path, told);
     char *text = NULL;
     size_t bytes;
     OC_TRY(oc_fs_read(&text, &bytes, path, CONFIG_MOST_BYTES, err));
-    oc_status s = parse(out, text, bytes, path, err);
+    oc_status s = parse(out, text, bytes, path, untied, err);
     free(text);
+    return s;
+}
+
+oc_status oc_model_open(oc_model **out, const char *dir_or_config, oc_error *err) {
+    return open_as(out, dir_or_config, false, err);
+}
+
+oc_status oc_model_open_trained(oc_model **out, const char *dir, oc_error *err) {
+    oc_model *untied;
+    OC_TRY(open_as(out, dir, false, err));
+    if (!(*out)->tied || !oc_model_holds_other_head(*out, dir)) return OC_OK;
+    oc_status s = open_as(&untied, dir, true, err);
+    oc_model_close(*out);
+    *out = s == OC_OK ? untied : NULL;
+    if (s == OC_OK)
+        oc_model_note(untied,
+                      "%s: config.json ties the head to the embedding, but the checkpoint holds "
+                      "both, with different values: they are not tied, as in the reference; set "
+                      "\"tie_word_embeddings\": false",
+                      dir);
     return s;
 }
 

@@ -187,6 +187,10 @@ typedef struct oc_model {
 
 /* dir_or_config: a model directory, or a config.json. Every refusal names the file and the key. */
 OC_NODISCARD oc_status oc_model_open(oc_model **out, const char *dir_or_config, oc_error *err);
+/* The same of a directory whose weights are going to be read: a head that its files hold beside the
+ * embedding, with other values, is one of its own although config.json ties it. So the reference
+ * loads it; a note says so. What is wrong with the files is left to those who read them. */
+OC_NODISCARD oc_status oc_model_open_trained(oc_model **out, const char *dir, oc_error *err);
 /* The same from JSON text, for tests; origin stands for the file in messages. */
 OC_NODISCARD oc_status oc_model_parse(oc_model **out, const char *json, const char *origin,
                                       oc_error *err);

@@ -1,4 +1,5 @@
 #include "base/checked.h"
+#include "tensor/foreign.h"
 #include "tensor/safetensors_internal.h"
 
 #include <errno.h>
@@ -50,6 +51,19 @@ static oc_status open_regular(const oc_st_io *io, const char *path, int *fd, uin
     return OC_OK;
 }
 
+/* A file of another kind begins with letters, which are a length beyond any header's. */
+static oc_status refuse_length(const oc_st_io *io, const shard *s, uint64_t n, oc_error *err) {
+    char start[32], told[700];
+    size_t bytes = s->bytes < sizeof start ? (size_t)s->bytes : sizeof start;
+    OC_TRY(oc_st_pread_all(io, s->fd, s->path, "its start", start, bytes, 0, err));
+    if (oc_foreign_bytes(s->path, start, bytes, told, sizeof told))
+        return oc_fail(err, OC_E_FORMAT, "%s %s", s->path, told);
+    return oc_fail(err, OC_E_FORMAT,
+                   "%s: a header of %" PRIu64
+                   " bytes is above the limit of %d: not a safetensors file?",
+                   s->path, n, OC_ST_MAX_HEADER);
+}
+
 static oc_status read_header(const oc_st_io *io, shard *s, oc_error *err) {
     uint8_t prefix[8];
     if (s->bytes < sizeof prefix)
@@ -60,11 +74,7 @@ static oc_status read_header(const oc_st_io *io, shard *s, oc_error *err) {
         oc_st_pread_all(io, s->fd, s->path, "the header's length", prefix, sizeof prefix, 0, err));
     uint64_t n;
     memcpy(&n, prefix, sizeof n);
-    if (n > OC_ST_MAX_HEADER)
-        return oc_fail(err, OC_E_FORMAT,
-                       "%s: a header of %" PRIu64
-                       " bytes is above the limit of %d: not a safetensors file?",
-                       s->path, n, OC_ST_MAX_HEADER);
+    if (n > OC_ST_MAX_HEADER) return refuse_length(io, s, n, err);
     if (n > s->bytes - sizeof prefix)
         return oc_fail(err, OC_E_FORMAT,
                        "%s: truncated: a header of %" PRIu64 " bytes in a file of %" PRIu64
@@ -189,6 +199,9 @@ static oc_status load_index(oc_tensors *t, const char *path, oc_error *err) {
                                : oc_st_pread_all(t->io, fd, path, "the index", json, bytes, 0, err);
     t->io->close(fd);
     oc_st_index x = {0};
+    char told[700];
+    if (s == OC_OK && oc_foreign_bytes(path, json, bytes, told, sizeof told))
+        s = oc_fail(err, OC_E_FORMAT, "%s %s", path, told);
     if (s == OC_OK) s = oc_st_index_parse(&x, json, bytes, path, err);
     free(json);
     if (s == OC_OK) s = load_shards(t, &x, path, err);
@@ -206,6 +219,14 @@ static bool exists(const char *path) {
     return stat(path, &st) == 0;
 }
 
+static oc_status refuse_dir(const char *dir, oc_error *err) {
+    char told[900];
+    if (oc_foreign_directory(dir, told, sizeof told))
+        return oc_fail(err, OC_E_NOTFOUND, "%s", told);
+    return oc_fail(err, OC_E_NOTFOUND,
+                   "%s holds neither model.safetensors nor model.safetensors.index.json", dir);
+}
+
 static oc_status load_dir(oc_tensors *t, const char *dir, oc_error *err) {
     char *single = NULL, *index = NULL;
     oc_status s;
@@ -218,8 +239,7 @@ static oc_status load_dir(oc_tensors *t, const char *dir, oc_error *err) {
     } else if (exists(index)) {
         s = load_index(t, index, err);
     } else {
-        s = oc_fail(err, OC_E_NOTFOUND,
-                    "%s holds neither model.safetensors nor model.safetensors.index.json", dir);
+        s = refuse_dir(dir, err);
     }
     free(single);
     free(index);
