@@ -134,6 +134,55 @@ static void a_directory_of_all_kinds_is_read(void **state) {
     assert_string_equal(cli_list("o"), "absent");
 }
 
+/* What the template leaves out stops every command that reads rows, until that is what is wanted.
+ */
+static void messages_that_are_lost_stop_a_run(void **state) {
+    (void)state;
+    static const char rows[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
+        "\"b\"}]}\n"
+        "{\"messages\":[{\"role\":\"developer\",\"content\":\"a\"},{\"role\":\"assistant\","
+        "\"content\":\"b\"}]}\n";
+    static const char refusal[] = "lost.jsonl:2: the chat template writes nothing of messages[0], "
+                                  "whose role is \"developer\"";
+    make_model("500");
+    cli_text("w/chat_template.jinja",
+             "{% for m in messages %}{% if m.role in ['user', 'assistant'] %}{{ m.role }}: "
+             "{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}");
+    cli_text("lost.jsonl", rows);
+    cli_text("lost.json", "[{\"role\": \"developer\", \"content\": \"a\"}]");
+    cli_expect("train --init w --data lost.jsonl --output o " SMALL, 2, refusal);
+    assert_string_equal(cli_list("o"), "absent");
+    cli_expect("train --init w --data lost.jsonl --output o --lost-messages drop " SMALL, 0,
+               "1 rows (first lost.jsonl:2) hold messages that the chat template does not write");
+    cli_expect("eval --model o --data lost.jsonl --seq-length 32", 2, refusal);
+    cli_expect("eval --model o --data lost.jsonl --seq-length 32 --lost-messages drop", 0, "");
+    cli_expect("plan --init w --data lost.jsonl --lost-messages drop", 0, "");
+    cli_expect("tokenize --model w --data lost.jsonl --show-labels --lost-messages drop", 0, "");
+    cli_expect("tokenize --model w --messages lost.json", 2, "lost.json: the chat template writes");
+    cli_expect("tokenize --model w --messages lost.json --lost-messages drop", 0,
+               "does not write 1 of the messages");
+    cli_expect("tokenize --model w --messages lost.json --lost-messages keep", 2, "refuse|drop");
+    cli_remove("o");
+}
+
+/* A row that its budget has no memory for. */
+static void a_row_beyond_the_budget_is_refused(void **state) {
+    (void)state;
+    enum { BYTES = 3 << 20 };
+    char *text = malloc(BYTES + 32);
+    assert_non_null(text);
+    int n = snprintf(text, 32, "{\"text\":\"");
+    memset(text + n, 'a', BYTES);
+    memcpy(text + n + BYTES, "\"}\n", 4);
+    cli_text("long.jsonl", text);
+    free(text);
+    cli_expect("train --init m --data long.jsonl --output o --host-memory 64MiB " SMALL, 2,
+               "long.jsonl:1: a line of more than|--host-memory");
+    cli_expect("train --init m --data long.jsonl --output o --host-memory 512MiB " SMALL, 0, "");
+    cli_remove("o");
+}
+
 /* Options of tokenize are no part of a run. */
 static void run_json_knows_nothing_of_tokenize(void **state) {
     (void)state;
@@ -155,6 +204,8 @@ int main(void) {
         cmocka_unit_test(another_tokenizer_takes_its_place),
         cmocka_unit_test(ids_beyond_the_model_are_named),
         cmocka_unit_test(a_directory_of_all_kinds_is_read),
+        cmocka_unit_test(messages_that_are_lost_stop_a_run),
+        cmocka_unit_test(a_row_beyond_the_budget_is_refused),
         cmocka_unit_test(run_json_knows_nothing_of_tokenize),
     };
     return cmocka_run_group_tests(tests, cli_setup, cli_teardown);

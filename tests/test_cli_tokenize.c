@@ -197,6 +197,17 @@ static void a_conversation_may_bring_tools_and_names(void **state) {
     assert_string_equal(json_string_value(json_object_get(json_array_get(got, 0), "rendered")),
                         "f good hi>");
     json_decref(got);
+    /* as beside a row's messages */
+    cli_text("own/chat_template.jinja",
+             "{{ tools[0].function.name }}"
+             "{% for m in messages %} {{ m.role }}:{{ m.content }}{% endfor %}");
+    cli_text("m.json",
+             "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"system_prompt\": "
+             "\"Mind.\", \"functions\": [{\"name\": \"f\"}]}");
+    got = lines_of("tokenize --model own --messages m.json");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(got, 0), "rendered")),
+                        "f system:Mind. user:hi");
+    json_decref(got);
 }
 
 /* ---- --data ---- */

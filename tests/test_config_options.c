@@ -189,7 +189,7 @@ static const char *sample(const oc_option *o) {
     case OC_T_SIZE:
         return "64MiB";
     case OC_T_CHOICE:
-        return o->choices[2].text;
+        return o->choices[o->choices[2].text ? 2 : 1].text;
     case OC_T_DTYPE:
         return "fp16";
     case OC_T_DEVICE:

@@ -72,7 +72,8 @@ static void check_mask(const char *title, const oc_chat_text *text, const oc_tok
 
 static void check_case(const oc_tokenizer *t, const oc_chat *c, const json_t *want) {
     const char *title = text_of(want, "title"), *rendered = text_of(want, "rendered");
-    oc_conversation x = {json_object_get(want, "messages"), json_object_get(want, "tools"), NULL};
+    oc_conversation x = {.messages = json_object_get(want, "messages"),
+                         .tools = json_object_get(want, "tools")};
     oc_chat_text text;
     oc_tokens tokens = {0};
     oc_rendered prompted;
@@ -130,7 +131,7 @@ static const char *trained(const char *template, const char *messages, size_t fi
     oc_tokenizer *t = open_with("bytelevel", names, template);
     oc_chat *c = open_chat(t);
     oc_error err = {OC_OK, ""};
-    oc_conversation x = {json_loads(messages, 0, NULL), NULL, NULL};
+    oc_conversation x = {.messages = json_loads(messages, 0, NULL)};
     assert_non_null(x.messages);
     oc_chat_text text;
     size_t n = 0;
@@ -271,6 +272,160 @@ static void refuses_what_it_cannot_tell(void **state) {
     }
 }
 
+/* As the reference's masks: also behind the loop, where the last answer's end is written. */
+static void counts_every_block_wherever_it_stands(void **state) {
+    (void)state;
+    static const char template[] =
+        "{% for m in messages %}{% if m.role == 'assistant' %}<{% generation %}{{ m.content }}"
+        "{% endgeneration %}{% else %}({{ m.content }}){% endif %}{% endfor %}"
+        "{% generation %}~{% endgeneration %}";
+    assert_string_equal(trained(template, "[" U("a") "," A("b") "]", 0), "b~");
+    assert_string_equal(trained(template, "[" A("a") "," U("b") "," A("c") "]", 1), "c~");
+    assert_string_equal(trained(template, "[" U("a") "," A("b") "," W("c", "0") "]", 0), "b");
+    assert_string_equal(trained(template, "[" W("b", "0") "," A("c") "]", 0), "c~");
+    static const char before[] = "{% generation %}.{% endgeneration %}" HEADERS;
+    assert_string_equal(trained(before, "[" U("a") "," A("b") "]", 0), ".");
+    assert_string_equal(trained(before, "[" U("a") "," A("b") "]", 1), "");
+}
+
+#define TOOL(text) "{\"role\":\"tool\",\"content\":\"" text "\"}"
+
+static void what_tools_say_inside_an_answer_is_context(void **state) {
+    (void)state;
+    static const char next[] =
+        "{% for m in messages %}{% if m.role != 'tool' %}[{{ m.role }}] {{ m.content }}"
+        "{% if loop.nextitem is defined and loop.nextitem.role == 'tool' %}"
+        "<{{ loop.nextitem.content | trim }}>{% endif %};{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}[assistant] {% endif %}";
+    static const char scan[] =
+        "{% for m in messages %}{% if m.role != 'tool' %}[{{ m.role }}] {{ m.content }}"
+        "{% for k in range(loop.index0 + 1, messages|length) %}{% if messages[k].role == 'tool' %}"
+        "<tool>{{ messages[k].content }}</tool>{% endif %}{% endfor %};{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}[assistant] {% endif %}";
+    static const char talk[] = "[" U("q") "," A("call") "," TOOL(" 5 ") "," A("five") "]";
+    assert_string_equal(trained(next, talk, 0), "call<|>;|five;");
+    assert_string_equal(trained(scan, "[" U("q") "," A("call") "," TOOL("5") "," TOOL("6") "]", 0),
+                        "call|;");
+}
+
+static void refuses_what_the_template_does_not_write(void **state) {
+    (void)state;
+    static const char first_part[] = "{% for m in messages %}[{{ m.role }}] "
+                                     "{{ m.content[0].text }};{% endfor %}";
+    static const char names_tools[] =
+        "{% for m in messages %}{{ m.role }} {{ m.content }};{% endfor %}weather";
+    static const char one_call[] =
+        "{% for m in messages %}({{ m.role }}{{ m.tool_calls[0].function.name }}){% endfor %}";
+    static const struct {
+        const char *template, *messages, *words;
+    } bad[] = {
+        {first_part,
+         "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+         "{\"type\":\"text\",\"text\":\"b\"}]}]",
+         "messages[0], whose role is \"user\""},
+        /* the same words elsewhere do not help */
+        {"{% for m in messages %}{% if m.role != 'tool' %}{{ m.content }}{% endif %}{% endfor %}",
+         "[" U("5") "," TOOL("5") "," A("five") "]", "messages[1], whose role is \"tool\""},
+        {names_tools,
+         "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":"
+         "[{\"function\":{\"name\":\"weather\"}}]}]",
+         "messages[0].tool_calls[0] (weather), whose role is \"assistant\""},
+        {one_call,
+         "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":"
+         "[{\"function\":{\"name\":\"f\"}},{\"function\":{\"name\":\"g\"}}]}]",
+         "messages[0].tool_calls[1] (g)"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *said = trained(bad[i].template, bad[i].messages, 0);
+        if (strstr(said, bad[i].words) == NULL) fail_msg("%zu: %s", i, said);
+    }
+    /* what is changed on the way is written all the same */
+    assert_string_equal(
+        trained("{% for m in messages %}<{{ m.content.split('</think>')[-1]|upper }}>"
+                "{% endfor %}{% if add_generation_prompt %}<{% endif %}",
+                "[" A("<think>no</think>") "," A("yes") "]", 0),
+        ">|YES>");
+    assert_string_equal(
+        trained("{{ messages[0].content }}{% for m in messages[1:] %}{{ m.content }}"
+                "{% endfor %}",
+                "[{\"role\":\"system\",\"content\":\"s\"}," A("a") "]", 0),
+        "a");
+}
+
+static void counts_what_is_lost_and_trains_the_rest(void **state) {
+    (void)state;
+    static const char template[] = "{% for m in messages if m.content == 'in' %}[{{ m.role }}] "
+                                   "{{ m.content }};{% endfor %}"
+                                   "{% if add_generation_prompt %}[assistant] {% endif %}";
+    oc_tokenizer *t = open_with("bytelevel", NULL, template);
+    oc_chat *c = open_chat(t);
+    oc_chat_text text;
+    size_t lost = 0;
+    oc_conversation x = {.messages = json_loads("[" U("out") "," A("out") "," A("in") "]", 0, NULL),
+                         .drop_lost = true};
+    assert_int_equal(oc_chat_lost(c, &x, &lost, NULL), OC_OK);
+    assert_int_equal(lost, 2);
+    assert_int_equal(oc_chat_mark(c, &x, 0, &text, NULL), OC_OK);
+    assert_int_equal(text.lost, 2);
+    assert_int_equal(text.n_trained, 1);
+    assert_string_equal(text.rendered.text + text.trained[0].begin, "in;");
+    oc_chat_text_free(&text);
+    json_decref(x.messages);
+    oc_chat_close(c);
+    oc_tokenizer_close(t);
+}
+
+/* ---- several templates ---- */
+
+static oc_tokenizer *open_named(const char *templates) {
+    char path[512];
+    oc_tokenizer *t = NULL;
+    snprintf(path, sizeof path, DATA "bytelevel/tokenizer.json");
+    json_t *root = load(path), *config = json_object();
+    json_object_set_new(config, "chat_template", json_loads(templates, 0, NULL));
+    char *a = json_dumps(root, 0), *b = json_dumps(config, 0);
+    assert_int_equal(oc_tokenizer_parse(&t, a, strlen(a), b, strlen(b), "x", NULL), OC_OK);
+    free(a);
+    free(b);
+    json_decref(config);
+    json_decref(root);
+    return t;
+}
+
+static const char *rendered_with(const char *templates, const char *tools) {
+    static char out[256];
+    oc_tokenizer *t = open_named(templates);
+    oc_chat *c = open_chat(t);
+    oc_rendered r = {.text = NULL};
+    oc_error err = {OC_OK, ""};
+    oc_conversation x = {.messages = json_loads("[" U("a") "]", 0, NULL),
+                         .tools = tools ? json_loads(tools, JSON_DECODE_ANY, NULL) : NULL};
+    oc_status s = oc_chat_render(c, &x, false, &r, &err);
+    snprintf(out, sizeof out, "%s", s == OC_OK ? r.text : err.message);
+    oc_rendered_free(&r);
+    json_decref(x.messages);
+    json_decref(x.tools);
+    oc_chat_close(c);
+    oc_tokenizer_close(t);
+    return out;
+}
+
+static void chooses_the_template_as_the_reference_does(void **state) {
+    (void)state;
+    static const char both[] = "[{\"name\":\"tool_use\",\"template\":\"T{{ tools|length }}\"},"
+                               "{\"name\":\"rag\",\"template\":\"{% broken\"},"
+                               "{\"name\":\"default\",\"template\":\"D\"}]";
+    static const char one[] = "[{\"name\":\"tool_use\",\"template\":\"T\"}]";
+    static const char plain[] = "[{\"name\":\"default\",\"template\":\"D\"}]";
+    assert_string_equal(rendered_with(both, NULL), "D");
+    assert_string_equal(rendered_with(both, "null"), "D");
+    assert_string_equal(rendered_with(both, "[{}]"), "T1");
+    assert_string_equal(rendered_with(both, "[]"), "T0");
+    assert_string_equal(rendered_with(plain, "[{}]"), "D");
+    assert_string_equal(rendered_with(one, "[{}]"), "T");
+    assert_non_null(strstr(rendered_with(one, NULL), "needs one named \"default\""));
+}
+
 static void needs_a_template_that_parses(void **state) {
     (void)state;
     oc_chat *c;
@@ -303,8 +458,8 @@ static void shows_the_template_its_names(void **state) {
     oc_rendered r;
     static const char message[] =
         "[{\"role\":\"user\",\"content\":\"a\",\"name\":null,\"reasoning\":\"why\"}]";
-    oc_conversation x = {json_loads(message, 0, NULL), NULL,
-                         json_pack("{s:s, s:s}", "mood", "good", "eos_token", "no")};
+    oc_conversation x = {.messages = json_loads(message, 0, NULL),
+                         .variables = json_pack("{s:s, s:s}", "mood", "good", "eos_token", "no")};
     assert_int_equal(oc_chat_render(c, &x, false, &r, NULL), OC_OK);
     assert_string_equal(r.text, "False <|im_end|> <|pad|> True True good False False why why");
     oc_rendered_free(&r);
@@ -325,6 +480,11 @@ int main(void) {
         cmocka_unit_test(cuts_the_header_behind_bos),
         cmocka_unit_test(asks_the_whole_conversation_where_a_beginning_is_refused),
         cmocka_unit_test(refuses_what_it_cannot_tell),
+        cmocka_unit_test(counts_every_block_wherever_it_stands),
+        cmocka_unit_test(what_tools_say_inside_an_answer_is_context),
+        cmocka_unit_test(refuses_what_the_template_does_not_write),
+        cmocka_unit_test(counts_what_is_lost_and_trains_the_rest),
+        cmocka_unit_test(chooses_the_template_as_the_reference_does),
         cmocka_unit_test(needs_a_template_that_parses),
         cmocka_unit_test(shows_the_template_its_names),
     };

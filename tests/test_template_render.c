@@ -202,7 +202,9 @@ static void wrote(const char *template, const char *text, const char *owners) {
     got[r.n] = '\0';
     for (size_t i = 0; i < r.n_runs; i++)
         for (size_t b = r.runs[i].begin; b < r.runs[i].end; b++)
-            got[b] = (char)((r.runs[i].generation ? 'a' : '0') + (char)r.runs[i].message);
+            got[b] = r.runs[i].message == OC_RENDER_NOBODY
+                         ? '*'
+                         : (char)((r.runs[i].generation ? 'a' : '0') + (char)r.runs[i].message);
     assert_string_equal(got, owners);
     oc_rendered_free(&r);
     json_decref(v);
@@ -266,7 +268,52 @@ static void generation_blocks_are_marked(void **state) {
           "{{ b }}{% endfor %}",
           "xy", "a0");
     wrote("{% generation %}{% for m in messages %}{{ m.content }}{% endfor %}z{% endgeneration %}",
-          "SUAz", "abc.");
+          "SUAz", "abc*");
+    wrote("{% for m in messages %}{{ m.content }}{% endfor %}{% generation %}e{% endgeneration %}.",
+          "SUAe.", "012*.");
+}
+
+/* What an answer quotes of a message that is none is not the answer's, whatever was done to it. */
+static void quotations_in_an_answer_belong_to_whom_they_quote(void **state) {
+    (void)state;
+    wrote("{% for m in messages[2:] %}<{{ messages[1].content }}>{% endfor %}", "<U>", "212");
+    wrote("{% for m in messages[2:] %}<{{ (messages[1].content ~ 'x')|trim }}>{% endfor %}", "<Ux>",
+          "2122");
+    wrote("{% for m in messages[2:] %}{{ messages[1].content|lower|replace('u', 'vv') }}"
+          "{{ messages[1].content|tojson }}{{ messages[1].content.split('x')[0] }}"
+          "{{ '%s' % messages[1].content }}{% endfor %}",
+          "vv\"U\"UU", "1111112");
+    wrote("{% set q = messages[1].content %}{% for m in messages %}{{ q }}{% endfor %}", "UUU",
+          "011");
+    wrote("{% for m in messages[2:] %}{% set b %}({{ messages[1].content }}){% endset %}{{ b }}"
+          "{% endfor %}",
+          "(U)", "212");
+    /* a turn of an inner loop that quotes is a quotation, with what stands around it */
+    wrote("{% for m in messages[2:] %}a{% for k in range(1, 3) %}<{{ messages[k].content }}>"
+          "{% endfor %}b{% endfor %}",
+          "a<U><A>b", "21112222");
+    /* in turns of others nothing changes */
+    wrote(
+        "{% for m in messages[:1] %}{{ messages[1].content }}{{ messages[2].content }}{% endfor %}",
+        "UA", "00");
+}
+
+static void responses_that_an_answer_holds_are_not_the_answer(void **state) {
+    (void)state;
+    static const char template[] =
+        "{% for m in messages %}({{ m.content }}{% for r in m.tool_responses %}"
+        "<{{ r.name }} {{ r.response|tojson }}>{% endfor %}){% endfor %}";
+    oc_rendered r;
+    oc_error err = {0};
+    json_t *v = json_pack("{s:[{s:s,s:s,s:[{s:s,s:s}]}]}", "messages", "role", "assistant",
+                          "content", "A", "tool_responses", "name", "w", "response", "5");
+    if (!render(template, strlen(template), v, NOW, &r, &err)) fail_msg("%s", err.message);
+    assert_string_equal(r.text, "(A<w \"5\">)");
+    assert_int_equal(r.n_runs, 2);
+    assert_int_equal(r.runs[0].end, 2);
+    assert_int_equal(r.runs[1].begin, 9);
+    oc_rendered_free(&r);
+    json_decref(v);
 }
 
 /* --- Templates of published tokenizers, where a checkout has them beside it */
@@ -323,6 +370,8 @@ int main(void) {
         cmocka_unit_test(text_belongs_to_the_message_of_the_innermost_loop),
         cmocka_unit_test(captured_text_keeps_who_wrote_it),
         cmocka_unit_test(generation_blocks_are_marked),
+        cmocka_unit_test(quotations_in_an_answer_belong_to_whom_they_quote),
+        cmocka_unit_test(responses_that_an_answer_holds_are_not_the_answer),
         cmocka_unit_test(published_templates_render_as_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -244,14 +244,16 @@ static void reads_special_tokens_and_templates(void **state) {
     assert_int_equal(oc_tokenizer_pad(t), -1);
     assert_string_equal(oc_tokenizer_bos_text(t), "<s>");
     assert_string_equal(oc_tokenizer_eos_text(t), "ab");
-    assert_string_equal(oc_tokenizer_chat_template(t), "{{ x }}");
+    assert_string_equal(oc_tokenizer_chat_template(t, false), "{{ x }}");
+    assert_string_equal(oc_tokenizer_chat_template(t, true), "{{ x }}");
     assert_false(oc_tokenizer_pieces(t));
     assert_int_not_equal(oc_tokenizer_save(t, "/tmp", &err), OC_OK);
     oc_tokenizer_close(t);
     t = with_config("{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"t\"},"
                     "{\"name\":\"default\",\"template\":\"d\"}]}",
                     &err);
-    assert_string_equal(oc_tokenizer_chat_template(t), "d");
+    assert_string_equal(oc_tokenizer_chat_template(t, false), "d");
+    assert_string_equal(oc_tokenizer_chat_template(t, true), "t");
     assert_string_equal(oc_tokenizer_bos_text(t), "");
     assert_int_equal(oc_tokenizer_bos(t), -1);
     oc_tokenizer_close(t);
@@ -279,17 +281,17 @@ static void opens_directories(void **state) {
     assert_non_null(strstr(err.message, "save_pretrained"));
     text_dir_put(&d, "tokenizer.json", tiny, strlen(tiny));
     assert_int_equal(oc_tokenizer_open(&t, d.dir, &err), OC_OK);
-    assert_null(oc_tokenizer_chat_template(t));
+    assert_null(oc_tokenizer_chat_template(t, false));
     oc_tokenizer_close(t);
     static const char config[] = "{\"bos_token\":\"<s>\",\"chat_template\":\"config\"}";
     text_dir_put(&d, "tokenizer_config.json", config, strlen(config));
     assert_int_equal(oc_tokenizer_open(&t, d.dir, &err), OC_OK);
-    assert_string_equal(oc_tokenizer_chat_template(t), "config");
+    assert_string_equal(oc_tokenizer_chat_template(t, false), "config");
     assert_int_equal(oc_tokenizer_bos(t), 4);
     oc_tokenizer_close(t);
     text_dir_put(&d, "chat_template.jinja", "file", 4);
     assert_int_equal(oc_tokenizer_open(&t, d.dir, &err), OC_OK);
-    assert_string_equal(oc_tokenizer_chat_template(t), "file");
+    assert_string_equal(oc_tokenizer_chat_template(t, false), "file");
     oc_tokenizer_close(t);
     text_dir_put(&d, "tokenizer_config.json", "{", 1);
     assert_int_equal(oc_tokenizer_open(&t, d.dir, &err), OC_E_FORMAT);

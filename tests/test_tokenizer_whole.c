@@ -23,7 +23,7 @@ static void encodes_every_byte(void **state) {
     assert_int_equal(oc_tokenizer_bos(t), 1);
     assert_int_equal(oc_tokenizer_eos(t), 2);
     assert_true(oc_tokenizer_pieces(t));
-    assert_null(oc_tokenizer_chat_template(t));
+    assert_null(oc_tokenizer_chat_template(t, true));
     for (int i = 0; i < 256; i++)
         text[i] = (unsigned char)i;
     const char *bytes = (const char *)text;

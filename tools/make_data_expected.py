@@ -3,7 +3,7 @@
 
     make_data_expected.py               rewrite the fixtures under tests/data/data
 
-Needs Python with torch, transformers >= 5 and tokenizers. The fixtures:
+Needs Python with torch, transformers >= 5, tokenizers and trl. The fixtures:
 
     NAME/tokenizer.json, tokenizer_config.json     small tokenizers: bytelevel, sentencepiece
     chat.json     templates, each with and without {% generation %}, and conversations: the rendered
@@ -19,6 +19,7 @@ import re
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers import processors, trainers
+from trl.data_utils import common_prefix_length
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "data")
@@ -328,11 +329,20 @@ PROMPT_INPUT = ("Below is an instruction that describes a task, paired with an i
                 "### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:")
 
 
+def encode(tok, text):
+    """One bos, where the text begins with one itself."""
+    ids = list(tok(text)["input_ids"])
+    second = text.startswith(tok.bos_token) and ids[:2] == [tok.bos_token_id] * 2
+    return ids[1:] if second else ids
+
+
 def completion(tok, prompt, text):
-    """Tokens that begin in the prompt are not trained; eos ends the text, once."""
-    encoded = tok(prompt + text, return_offsets_mapping=True)
-    ids, offsets = list(encoded["input_ids"]), encoded["offset_mapping"]
-    labels = [-100 if begin < len(prompt) else i for i, (begin, _) in zip(ids, offsets)]
+    """As TRL's SFTTrainer: the completion begins where the ids of the prompt and of both part; eos
+    ends the text, once. prompt None: all is trained."""
+    ids, common = encode(tok, (prompt or "") + text), 0
+    if prompt is not None:
+        common = common_prefix_length(encode(tok, prompt), ids)
+    labels = [-100] * common + ids[common:]
     if ids[-1] != tok.eos_token_id:
         ids.append(tok.eos_token_id)
         labels.append(tok.eos_token_id)
@@ -344,10 +354,11 @@ def row_cases(tokenizers):
     for name, tok in tokenizers.items():
         rows = []
         for text in ("Hello, world", "  two  spaces\n\n", "caf\u00e9 \U0001f600", "a\0b", "<s> <|im_end|>"):
-            rows.append(({"text": text}, completion(tok, "", text)))
+            rows.append(({"text": text}, completion(tok, None, text)))
         for prompt, text in (("What is 2+2? ", "It is 4."), ("What is 2+2?", " It is 4."),
                              ("Name", "d"), ("", "all of it"), ("\U0001f600 caf", "\u00e9 x"),
-                             ("Q: a\nA:", " b" + tok.eos_token)):
+                             ("Q: a\nA:", " b" + tok.eos_token), ("What is 2+2? It is ", "4."),
+                             ("the lazy ", "dog"), (tok.bos_token + "Hi", "Hello")):
             rows.append(({"prompt": prompt, "completion": text}, completion(tok, prompt, text)))
         for row in ({"instruction": "Name a colour.", "input": "", "output": "Blue."},
                     {"instruction": "Add.", "input": "2 and 2", "output": "4"},

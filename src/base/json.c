@@ -154,6 +154,8 @@ oc_status oc_json_get_string(const json_t *object, const char *file, const char 
     OC_TRY(find(object, file, key, need, expected, &v, err));
     if (!v) return OC_OK;
     if (!json_is_string(v)) return wrong_type(v, file, key, expected, err);
+    if (strlen(json_string_value(v)) != json_string_length(v))
+        return oc_fail(err, OC_E_FORMAT, "%s: \"%s\" has U+0000 in it", file, key);
     *out = json_string_value(v);
     return OC_OK;
 }

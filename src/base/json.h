@@ -46,6 +46,7 @@ OC_NODISCARD oc_status oc_json_get_int(const json_t *object, const char *file, c
 /* Any finite number. */
 OC_NODISCARD oc_status oc_json_get_double(const json_t *object, const char *file, const char *key,
                                           oc_json_need need, double *out, oc_error *err);
+/* One that holds U+0000 is refused: callers take it for a C string. */
 OC_NODISCARD oc_status oc_json_get_string(const json_t *object, const char *file, const char *key,
                                           oc_json_need need, const char **out, oc_error *err);
 OC_NODISCARD oc_status oc_json_get_object(const json_t *object, const char *file, const char *key,

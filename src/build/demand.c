@@ -198,7 +198,7 @@ void oc_demand_add_access(const build *b, oc_op *op, const oc_access *a) {
     op->demand.bytes += bytes;
     if (!partials) return;
     if (a->mode == OC_READ) {
-        op->demand.flops += (double)(bytes / sizeof(double)); /* their sum */
+        op->demand.flops += (double)bytes / (double)sizeof(double); /* their sum */
         return;
     }
     op->demand.bytes += measured_bytes(b->spec, op);

@@ -5,6 +5,7 @@
 #include "data/chat.h"
 #include "data/lines.h"
 #include "engine/corpus.h"
+#include "mem/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -190,6 +191,20 @@ static oc_status take_lines(work *w, oc_lines *in, const char *name, oc_error *e
 
 /* ---- --messages ---- */
 
+/* As beside a row's messages. */
+static oc_status take_beside(json_t *root, const char *name, oc_conversation *x, oc_error *err) {
+    bool system = false;
+    json_t *tools = NULL;
+    OC_TRY(oc_convert_system(root, name, x->messages, &system, err));
+    x->added = system;
+    if (json_object_get(root, "functions") == NULL) return OC_OK;
+    OC_TRY(oc_convert_tools(root, name, &tools, err));
+    if (tools != NULL && json_object_set_new(root, "tools", tools) != 0)
+        return oc_fail(err, OC_E_MEMORY, "%s: no memory for its tools", name);
+    x->tools = json_object_get(root, "tools");
+    return OC_OK;
+}
+
 /* An object's other members are names that the template sees. */
 static oc_status conversation_of(json_t *root, const char *name, oc_conversation *x, bool *prompt,
                                  oc_error *err) {
@@ -203,7 +218,8 @@ static oc_status conversation_of(json_t *root, const char *name, oc_conversation
             return oc_fail(err, OC_E_FORMAT, "%s: the object has no \"messages\"", name);
     }
     oc_status s = oc_chat_check(x->messages, "messages", err);
-    return s == OC_OK ? s : oc_error_prefix(err, s, "%s", name);
+    if (s != OC_OK) return oc_error_prefix(err, s, "%s", name);
+    return json_is_object(root) ? take_beside(root, name, x, err) : OC_OK;
 }
 
 static oc_status print_rendered(work *w, const oc_rendered *r, oc_error *err) {
@@ -217,6 +233,17 @@ static oc_status print_rendered(work *w, const oc_rendered *r, oc_error *err) {
     return OC_OK;
 }
 
+static oc_status check_lost(const work *w, const oc_chat *chat, oc_conversation *x,
+                            const char *name, oc_error *err) {
+    size_t lost = 0;
+    x->drop_lost = w->config->lost_messages == OC_LOST_DROP;
+    oc_status s = oc_chat_lost(chat, x, &lost, err);
+    if (s != OC_OK) return oc_error_prefix(err, s, "%s", name);
+    if (lost > 0)
+        oc_log(OC_LOG_INFO, "%s: the chat template does not write %zu of the messages", name, lost);
+    return OC_OK;
+}
+
 static oc_status render(work *w, json_t *root, const char *name, oc_error *err) {
     oc_conversation x;
     oc_chat *chat;
@@ -224,7 +251,8 @@ static oc_status render(work *w, json_t *root, const char *name, oc_error *err) 
     bool prompt = w->config->generation_prompt;
     OC_TRY(conversation_of(root, name, &x, &prompt, err));
     OC_TRY(oc_chat_open(&chat, w->tokenizer, err));
-    oc_status s = oc_chat_render(chat, &x, prompt, &r, err);
+    oc_status s = check_lost(w, chat, &x, name, err);
+    if (s == OC_OK) s = oc_chat_render(chat, &x, prompt, &r, err);
     if (s == OC_OK) s = print_rendered(w, &r, err);
     oc_rendered_free(&r);
     oc_chat_close(chat);
@@ -280,6 +308,17 @@ static oc_status print_run(const work *w, const oc_row *row, size_t begin, size_
 /* The first token is nobody's target. */
 static bool is_trained(const oc_row *row, size_t i) { return i > 0 && row->labels[i] >= 0; }
 
+/* As the column that packed them would say. */
+static void print_documents(const oc_row *row) {
+    if (row->n_starts < 2) return;
+    (void)fputs(", \"seq_lengths\": [", stdout);
+    for (size_t i = 0; i < row->n_starts; i++) {
+        size_t end = i + 1 < row->n_starts ? row->starts[i + 1] : row->n;
+        (void)printf("%s%zu", i > 0 ? ", " : "", end - row->starts[i]);
+    }
+    (void)putchar(']');
+}
+
 static oc_status print_labels(void *arg, const oc_row *row, oc_error *err) {
     work *w = arg;
     size_t trained = 0;
@@ -289,12 +328,15 @@ static oc_status print_labels(void *arg, const oc_row *row, oc_error *err) {
         print_ids(row->ids, row->n);
         (void)fputs(", \"labels\": ", stdout);
         print_ids(row->labels, row->n);
+        print_documents(row);
         (void)fputs("}\n", stdout);
         return OC_OK;
     }
     for (size_t i = 0; i < row->n; i++)
         trained += is_trained(row, i);
-    (void)printf("%s  %s, %zu tokens, %zu trained\n", row->where, row->form, row->n, trained);
+    (void)printf("%s  %s, %zu tokens, %zu trained", row->where, row->form, row->n, trained);
+    if (row->n_starts > 1) (void)printf(", %zu documents", row->n_starts);
+    (void)putchar('\n');
     for (size_t i = 0, end; i < row->n; i = end) {
         end = i + 1;
         while (end < row->n && is_trained(row, end) == is_trained(row, i))
@@ -308,7 +350,9 @@ static oc_status run_data(work *w, oc_error *err) {
     const oc_dataset_spec spec = {.paths = (const char *const *)w->config->data,
                                   .n_paths = w->config->n_data,
                                   .tokenizer = w->tokenizer,
-                                  .vocab = oc_tokenizer_vocab(w->tokenizer)};
+                                  .vocab = oc_tokenizer_vocab(w->tokenizer),
+                                  .drop_lost = w->config->lost_messages == OC_LOST_DROP,
+                                  .memory = oc_mem_available()};
     return oc_dataset_visit(&spec, print_labels, w, err);
 }
 

@@ -46,6 +46,9 @@ typedef enum oc_order {
 /* Whether a block may be updated during the backward, its gradient living in slabs alone. */
 typedef enum oc_early { OC_EARLY_AUTO, OC_EARLY_ON, OC_EARLY_OFF } oc_early;
 
+/* What is done with rows that hold messages which the chat template does not write. */
+typedef enum oc_lost { OC_LOST_REFUSE, OC_LOST_DROP } oc_lost;
+
 const char *oc_command_name(oc_command c); /* "train" */
 
 /* Who set an option. A flag is never replaced by the --config file. */
@@ -104,6 +107,7 @@ typedef struct oc_config {
     int64_t max_steps;  /* -1: epochs decide */
     double epochs;      /* not looked at when max_steps > 0 */
     bool shuffle, packing;
+    oc_lost lost_messages;
     int64_t eval_every, save_every; /* 0: never */
     int32_t keep;
 

@@ -27,6 +27,8 @@ static const oc_choice orders[] = {{"auto", OC_ORDER_AUTO},
                                    {NULL, 0}};
 static const oc_choice earlies[] = {
     {"auto", OC_EARLY_AUTO}, {"on", OC_EARLY_ON}, {"off", OC_EARLY_OFF}, {NULL, 0}};
+static const oc_choice losts[] = {
+    {"refuse", OC_LOST_REFUSE}, {"drop", OC_LOST_DROP}, {NULL, 0}};
 static const oc_choice optimizers[] = {{"adamw", OC_ADAMW},
                                        {"adam", OC_ADAM},
                                        {"sgd", OC_SGD},
@@ -74,6 +76,8 @@ static const oc_option table[] = {
         "rows in file order, every epoch"),
     ROW("no-packing", "packing! sample-packing! dataset.packed!", OC_T_OFF, packing, RUNS, 0, 0, NULL, model, "",
         "one row a sequence, padded on the right"),
+    ROW("lost-messages", "", OC_T_CHOICE, lost_messages, RUNS | TOKENIZE, 0, 0, losts, model, "refuse|drop",
+        "rows with messages that the chat template does not write: an error, or trained without them"),
     ROW("freeze", "", OC_T_TEXTS, freeze, STEPS, 0, 0, NULL, model, "PATTERN...",
         "leave tensors of these names as they are: 'model.layers.0.*', '*embed_tokens*'"),
     ROW("train-only", "", OC_T_TEXTS, train_only, STEPS, 0, 0, NULL, model, "PATTERN...",

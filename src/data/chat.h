@@ -20,14 +20,30 @@ typedef struct oc_conversation {
     json_t *messages;  /* array of {"role", "content", ...} */
     json_t *tools;     /* NULL or what "tools" is in the template */
     json_t *variables; /* NULL or an object: more names that the template sees */
+    size_t added;      /* of the messages at the front, that stand elsewhere in the row */
+    bool drop_lost;    /* a message that the template does not write is counted, not refused */
 } oc_conversation;
 
+/* What stands beside messages, or whatever the list is called, in `row`; errors begin with `where`.
+ * system, system_prompt: a text that becomes the first message, unless it is that; *added: there is
+ * one more. */
+OC_NODISCARD oc_status oc_convert_system(const json_t *row, const char *where, json_t *messages,
+                                         bool *added, oc_error *err);
+/* tools, or functions as tools: a new reference, NULL where it has none. */
+OC_NODISCARD oc_status oc_convert_tools(const json_t *row, const char *where, json_t **out,
+                                        oc_error *err);
+
+/* Whether its role is assistant. */
+bool oc_chat_is_answer(const json_t *message);
+
 /* Each message an object with a role; its content text, a list of text parts, or (beside tool
- * calls) nothing. At least one. `what` stands for the list: "messages". */
+ * calls) nothing; without keys that are refused. At least one. `what` stands for the list:
+ * "messages". */
 OC_NODISCARD oc_status oc_chat_check(const json_t *messages, const char *what, oc_error *err);
 
 /* As the reference library: the template sees messages, tools, documents, the special tokens that
- * there are, and add_generation_prompt. oc_rendered_free() the result. */
+ * there are, and add_generation_prompt; with tools it is the one named "tool_use" where there is
+ * one. A function_call is the tool call that it stands for. oc_rendered_free() the result. */
 OC_NODISCARD oc_status oc_chat_render(const oc_chat *c, const oc_conversation *x,
                                       bool generation_prompt, oc_rendered *out, oc_error *err);
 
@@ -35,15 +51,24 @@ typedef struct oc_chat_span {
     size_t begin, end; /* bytes of the rendered text */
 } oc_chat_span;
 
+/* Whether the template writes every message: *lost counts those of whose text, or of one of whose
+ * tool calls, what is rendered does not depend on. One of them is refused unless x says otherwise,
+ * with its number and role. */
+OC_NODISCARD oc_status oc_chat_lost(const oc_chat *c, const oc_conversation *x, size_t *lost,
+                                    oc_error *err);
+
 /* The whole conversation, and the spans of it that are trained: in order, not overlapping, none
  * empty; no span where there is no answer. They are what assistant messages from index `first` on
- * wrote, unless their "weight" is 0: the template's {% generation %} blocks where it has them;
- * otherwise each message's own text but for the header, by which is meant what the template opens
- * an answer with at that place when it is asked for one (add_generation_prompt). */
+ * wrote, unless they say that they are not trained ("weight": 0 and its like) or are lost: the
+ * template's {% generation %} blocks where it has them; otherwise each message's own text but for
+ * the header, by which is meant what the template opens an answer with at that place when it is
+ * asked for one (add_generation_prompt). A block outside of all messages goes with the one before
+ * it. */
 typedef struct oc_chat_text {
     oc_rendered rendered;
     oc_chat_span *trained;
     size_t n_trained;
+    size_t lost; /* messages, as oc_chat_lost() counts them */
 } oc_chat_text;
 
 OC_NODISCARD oc_status oc_chat_mark(const oc_chat *c, const oc_conversation *x, size_t first,

@@ -32,8 +32,11 @@ static oc_status read_all(oc_rows *rows, const oc_dataset_spec *spec, oc_error *
     oc_status s = oc_data_files_find(&files, spec->paths, spec->n_paths, err);
     rows->encoder.tokenizer = spec->tokenizer;
     rows->encoder.vocab = spec->vocab;
+    rows->encoder.drop_lost = spec->drop_lost;
+    rows->memory = spec->memory;
     for (int32_t i = 0; s == OC_OK && i < files.n; i++)
         s = oc_rows_read(rows, files.paths[i], err);
+    if (s == OC_OK) oc_notes_say(&rows->encoder.notes);
     oc_encoder_release(&rows->encoder);
     oc_data_files_release(&files);
     return s;

@@ -14,9 +14,12 @@
  *   {"messages", "tools"?}            through the chat template; the assistant's turns are trained
  *   {"conversations": [{from, value}]}            the same, as sharegpt writes it
  *   {"instruction", "input"?, "output"}           alpaca's prompt; the output and eos are trained
- * Other keys are ignored; null is as good as absent. Refused, named by file and line (of an array:
- * row): rows of no form or of two, another form than the file's first row has, ids outside the
- * vocabulary. A file without a row, or without a trainable token, is refused too. */
+ * A row of several forms is of the first of input_ids, prompt, messages, conversations, alpaca and
+ * text. Keys with a known meaning (keys.c) are followed or refused, all others ignored; null is as
+ * good as absent, and a row whose text is null is dropped. Refused, named by file and line (of an
+ * array: row): rows of no form, another form than the file's first row has, ids outside the
+ * vocabulary, messages that the chat template does not write. A file without a row, or without a
+ * trainable token, is refused too. */
 #ifndef OC_DATASET_H
 #define OC_DATASET_H
 
@@ -38,11 +41,12 @@ typedef struct oc_dataset_spec {
     bool packing; /* else one document a sequence, padded right, longer ones truncated */
     int32_t pad_id;
     const char *spool_dir; /* NULL: $TMPDIR, else /tmp */
+    bool drop_lost;        /* train without messages that the template does not write */
+    uint64_t memory;       /* that reading a row may take, larger ones are refused; 0: any */
 } oc_dataset_spec;
 
 /* With packing rows = packed + split + dropped. Without, each row that is not dropped is a
- * sequence.
- */
+ * sequence. Each document of a row of input_ids that holds several counts as a row. */
 typedef struct oc_dataset_report {
     uint64_t rows;
     uint64_t packed;          /* placed whole into a packed sequence */
@@ -83,8 +87,8 @@ uint64_t oc_dataset_order(uint64_t seed, uint64_t epoch, uint64_t i, uint64_t n,
 /* ---- files and rows, for those who look at them before or without training ---- */
 
 /* The files that paths stand for: a file itself, a directory all data files below it, sorted by
- * path; hidden ones are left out, other endings are named in one log line. A directory without a
- * data file is refused. */
+ * path; hidden ones are left out, other endings and what describes data (dataset_info.json, README)
+ * are named in one log line. A directory without a data file is refused. */
 typedef struct oc_data_files {
     char **paths;
     int32_t n;
@@ -106,12 +110,14 @@ typedef struct oc_row {
     const char *form;  /* "messages" */
     const int32_t *ids, *labels;
     size_t n;
+    const size_t *starts; /* of its documents; n_starts 0: it is one */
+    size_t n_starts;
 } oc_row;
 
 typedef oc_status oc_row_visit(void *arg, const oc_row *row, oc_error *err);
 
-/* Every row in order, those without a trainable token too. Of spec it looks at paths, tokenizer and
- * vocab. Ends at the first failure. */
+/* Every row in order, those without a trainable token too. Of spec it looks at paths, tokenizer,
+ * vocab, drop_lost and memory. Ends at the first failure. */
 OC_NODISCARD oc_status oc_dataset_visit(const oc_dataset_spec *spec, oc_row_visit *visit, void *arg,
                                         oc_error *err);
 

@@ -10,10 +10,11 @@ void oc_encoder_release(oc_encoder *e) {
     oc_tokens_free(&e->tokens);
     free(e->ids);
     free(e->labels);
+    free(e->starts);
     *e = (oc_encoder){.tokenizer = NULL};
 }
 
-static oc_status reserve(oc_encoder *e, size_t n, const char *where, oc_error *err) {
+oc_status oc_encoder_reserve(oc_encoder *e, size_t n, const char *where, oc_error *err) {
     if (n <= e->room) return OC_OK;
     if (n > SIZE_MAX / sizeof *e->ids / 2) goto no_memory;
     size_t room = n + n / 2;
@@ -27,6 +28,20 @@ static oc_status reserve(oc_encoder *e, size_t n, const char *where, oc_error *e
     return OC_OK;
 no_memory:
     return oc_fail(err, OC_E_MEMORY, "%s: no memory for a row of %zu tokens", where, n);
+}
+
+oc_status oc_encoder_begin(oc_encoder *e, size_t at, const char *where, oc_error *err) {
+    if (e->n_starts == e->starts_room) {
+        size_t room = e->starts_room > 0 ? 2 * e->starts_room : 16;
+        size_t *grown = realloc(e->starts, room * sizeof *grown);
+        if (grown == NULL)
+            return oc_fail(err, OC_E_MEMORY, "%s: no memory for a row of %zu documents", where,
+                           room);
+        e->starts = grown;
+        e->starts_room = room;
+    }
+    e->starts[e->n_starts++] = at;
+    return OC_OK;
 }
 
 static oc_status check_ids(const oc_encoder *e, const char *where, oc_error *err) {
@@ -46,15 +61,34 @@ static oc_status need_tokenizer(const oc_encoder *e, const char *where, oc_error
                    where);
 }
 
+/* The tokenizer puts a bos before a text that begins with one, as a chat template writes it: one is
+ * enough. The same of eos at the end. */
+static void drop_seconds(oc_encoder *e, const char *text, size_t n, const char *where) {
+    const char *bos = oc_tokenizer_bos_text(e->tokenizer),
+               *eos = oc_tokenizer_eos_text(e->tokenizer);
+    size_t a = strlen(bos), b = strlen(eos);
+    int32_t first = oc_tokenizer_bos(e->tokenizer), last = oc_tokenizer_eos(e->tokenizer);
+    if (a > 0 && n >= a && e->n >= 2 && memcmp(text, bos, a) == 0 && e->ids[0] == first &&
+        e->ids[1] == first) {
+        e->n--;
+        memmove(e->ids, e->ids + 1, e->n * sizeof *e->ids);
+        oc_notes_add(&e->notes, OC_NOTE_BOS, where);
+    }
+    if (b > 0 && n >= b && e->n >= 2 && memcmp(text + n - b, eos, b) == 0 &&
+        e->ids[e->n - 1] == last && e->ids[e->n - 2] == last)
+        e->n--;
+}
+
 /* tokens -> ids; room for one more. */
 static oc_status encode(oc_encoder *e, const char *text, size_t n, oc_special special,
                         const char *where, oc_error *err) {
     OC_TRY(need_tokenizer(e, where, err));
     oc_status s = oc_tokenizer_encode(e->tokenizer, text, n, special, &e->tokens, err);
     if (s != OC_OK) return oc_error_prefix(err, s, "%s", where);
-    OC_TRY(reserve(e, e->tokens.n + 1, where, err));
+    OC_TRY(oc_encoder_reserve(e, e->tokens.n + 1, where, err));
     e->n = e->tokens.n;
     if (e->n > 0) memcpy(e->ids, e->tokens.ids, e->n * sizeof *e->ids);
+    if (special == OC_SPECIAL_ADD) drop_seconds(e, text, n, where);
     return OC_OK;
 }
 
@@ -66,19 +100,30 @@ static void add_eos(oc_encoder *e) {
     e->n++;
 }
 
-/* The first n_prompt bytes are a prompt: a token that begins in them is not trained. */
-static oc_status complete(oc_encoder *e, const char *text, size_t n, size_t n_prompt,
-                          const char *where, oc_error *err) {
+oc_status oc_encoder_text(oc_encoder *e, const char *text, size_t n, const char *where,
+                          oc_error *err) {
     OC_TRY(encode(e, text, n, OC_SPECIAL_ADD, where, err));
-    for (size_t i = 0; i < e->n; i++)
-        e->labels[i] = e->tokens.starts[i] >= n_prompt ? e->ids[i] : OC_IGNORE;
+    if (e->n > 0) memcpy(e->labels, e->ids, e->n * sizeof *e->labels);
     add_eos(e);
     return check_ids(e, where, err);
 }
 
-oc_status oc_encoder_text(oc_encoder *e, const char *text, size_t n, const char *where,
-                          oc_error *err) {
-    return complete(e, text, n, 0, where, err);
+/* The first n_prompt bytes are a prompt. The completion begins where the ids of the prompt and
+ * those of both part, as in TRL: a token across the border is trained. */
+static oc_status complete(oc_encoder *e, const char *text, size_t n, size_t n_prompt,
+                          const char *where, oc_error *err) {
+    uint64_t seconds = e->notes.count[OC_NOTE_BOS];
+    OC_TRY(encode(e, text, n_prompt, OC_SPECIAL_ADD, where, err));
+    size_t prompt = e->n, common = 0;
+    e->notes.count[OC_NOTE_BOS] = seconds;
+    if (prompt > 0) memcpy(e->labels, e->ids, prompt * sizeof *e->labels);
+    OC_TRY(encode(e, text, n, OC_SPECIAL_ADD, where, err));
+    while (common < prompt && common < e->n && e->ids[common] == e->labels[common])
+        common++;
+    for (size_t i = 0; i < e->n; i++)
+        e->labels[i] = i < common ? OC_IGNORE : e->ids[i];
+    add_eos(e);
+    return check_ids(e, where, err);
 }
 
 oc_status oc_encoder_piece(oc_encoder *e, const char *text, size_t n, const char *where,
@@ -108,43 +153,24 @@ static oc_status encode_chat(oc_encoder *e, const oc_conversation *x, size_t fir
     }
     oc_status s = oc_chat_mark(e->chat, x, first, &text, err);
     if (s != OC_OK) return oc_error_prefix(err, s, "%s", where);
+    if (text.lost > 0) oc_notes_add(&e->notes, OC_NOTE_LOST, where);
     s = encode(e, text.rendered.text, text.rendered.n, OC_SPECIAL_NONE, where, err);
     if (s == OC_OK) oc_chat_label(&text, &e->tokens, e->labels);
     oc_chat_text_free(&text);
     return s == OC_OK ? check_ids(e, where, err) : s;
 }
 
-/* The row's tools, a list or its JSON text; a new reference, NULL when there are none: null is as
- * good as absent in the text too. */
-static oc_status tools_of(const json_t *row, const char *where, json_t **out, oc_error *err) {
-    json_t *v = oc_row_member(row, "tools");
-    *out = NULL;
-    if (v == NULL || (json_is_string(v) && json_string_length(v) == 0)) return OC_OK;
-    v = json_is_string(v) ? json_loadb(json_string_value(v), json_string_length(v),
-                                       JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL)
-                          : json_incref(v);
-    if (v == NULL)
-        return oc_fail(err, OC_E_FORMAT, "%s: \"tools\" is a string, and not JSON", where);
-    if (json_is_array(v)) {
-        *out = v;
-        return OC_OK;
-    }
-    oc_status s = json_is_null(v) ? OC_OK
-                                  : oc_fail(err, OC_E_FORMAT, "%s: \"tools\" is %s, not a list",
-                                            where, oc_json_type_name(v));
-    json_decref(v);
-    return s;
-}
-
 static oc_status converse(oc_encoder *e, const json_t *row, json_t *messages, size_t first,
                           const char *where, oc_error *err) {
     json_t *variables = oc_row_member(row, "chat_template_kwargs"), *tools;
+    bool system = false;
     if (variables != NULL && !json_is_object(variables))
         return oc_fail(err, OC_E_FORMAT, "%s: \"chat_template_kwargs\" is %s, not an object", where,
                        oc_json_type_name(variables));
-    OC_TRY(tools_of(row, where, &tools, err));
-    oc_conversation x = {messages, tools, variables};
-    oc_status s = encode_chat(e, &x, first, where, err);
+    OC_TRY(oc_convert_system(row, where, messages, &system, err));
+    OC_TRY(oc_convert_tools(row, where, &tools, err));
+    oc_conversation x = {messages, tools, variables, system, e->drop_lost};
+    oc_status s = encode_chat(e, &x, first + system, where, err);
     json_decref(tools);
     return s;
 }
@@ -152,37 +178,50 @@ static oc_status converse(oc_encoder *e, const json_t *row, json_t *messages, si
 /* No messages are well-formed ones. */
 static oc_status check_messages(const json_t *list, const char *key, const char *where,
                                 oc_error *err) {
-    if (json_is_array(list) && json_array_size(list) == 0) return OC_OK;
+    if (json_array_size(list) == 0) return OC_OK;
     oc_status s = oc_chat_check(list, key, err);
     return s == OC_OK ? s : oc_error_prefix(err, s, "%s", where);
 }
 
-static oc_status take_messages(oc_encoder *e, const json_t *row, const char *where, oc_error *err) {
-    json_t *messages = oc_row_member(row, "messages");
-    OC_TRY(check_messages(messages, "messages", where, err));
-    return converse(e, row, messages, 0, where, err);
+static oc_status nothing(oc_encoder *e, const char *where) {
+    oc_notes_add(&e->notes, OC_NOTE_NULL, where);
+    e->n = 0;
+    return OC_OK;
 }
 
-static oc_status take_sharegpt(oc_encoder *e, const json_t *row, const char *where, oc_error *err) {
-    json_t *messages;
-    OC_TRY(oc_convert_sharegpt(row, where, &messages, err));
-    oc_status s = converse(e, row, messages, 0, where, err);
-    json_decref(messages);
+static oc_status take_chat(oc_encoder *e, const json_t *row, const char *key, const char *where,
+                           oc_error *err) {
+    oc_turns turns;
+    OC_TRY(oc_convert_turns(row, key, where, &turns, err));
+    oc_status s = OC_OK;
+    if (turns.empty)
+        s = nothing(e, where);
+    else if ((s = check_messages(turns.messages, key, where, err)) == OC_OK)
+        s = converse(e, row, turns.messages, 0, where, err);
+    json_decref(turns.messages);
     return s;
 }
 
 /* ---- prompt and completion ---- */
 
-static oc_status join_messages(oc_encoder *e, const json_t *row, json_t *prompt, json_t *completion,
-                               const char *where, oc_error *err) {
-    OC_TRY(check_messages(prompt, "prompt", where, err));
-    OC_TRY(check_messages(completion, "completion", where, err));
-    json_t *all = json_copy(prompt);
-    oc_status s = all != NULL && json_array_extend(all, completion) == 0
-                      ? OC_OK
-                      : oc_fail(err, OC_E_MEMORY, "%s: no memory for a conversation", where);
-    if (s == OC_OK) s = converse(e, row, all, json_array_size(prompt), where, err);
-    json_decref(all);
+static oc_status join_messages(oc_encoder *e, const json_t *row, const oc_turns *prompt,
+                               const oc_turns *completion, const char *where, oc_error *err) {
+    size_t first = json_array_size(prompt->messages);
+    if (prompt->empty || completion->empty) return nothing(e, where);
+    OC_TRY(check_messages(prompt->messages, "prompt", where, err));
+    OC_TRY(check_messages(completion->messages, "completion", where, err));
+    if (json_array_extend(prompt->messages, completion->messages) != 0)
+        return oc_fail(err, OC_E_MEMORY, "%s: no memory for a conversation", where);
+    return converse(e, row, prompt->messages, first, where, err);
+}
+
+static oc_status take_messages(oc_encoder *e, const json_t *row, const char *where, oc_error *err) {
+    oc_turns prompt, completion = {NULL, false};
+    OC_TRY(oc_convert_turns(row, "prompt", where, &prompt, err));
+    oc_status s = oc_convert_turns(row, "completion", where, &completion, err);
+    if (s == OC_OK) s = join_messages(e, row, &prompt, &completion, where, err);
+    json_decref(prompt.messages);
+    json_decref(completion.messages);
     return s;
 }
 
@@ -190,7 +229,7 @@ static oc_status take_completion(oc_encoder *e, const json_t *row, const char *w
                                  oc_error *err) {
     json_t *prompt = oc_row_member(row, "prompt"), *completion = oc_row_member(row, "completion");
     if (json_is_array(prompt) && json_is_array(completion))
-        return join_messages(e, row, prompt, completion, where, err);
+        return take_messages(e, row, where, err);
     if (!json_is_string(prompt) || !json_is_string(completion))
         return oc_fail(err, OC_E_FORMAT,
                        "%s: \"prompt\" is %s and \"completion\" is %s: both must be strings, or "
@@ -224,92 +263,24 @@ static oc_status take_text(oc_encoder *e, const json_t *row, const char *where, 
     return oc_encoder_text(e, json_string_value(text), json_string_length(text), where, err);
 }
 
-/* ---- input_ids ---- */
-
-static oc_status copy_ints(const oc_encoder *e, const json_t *list, const char *key, int32_t *out,
-                           const char *where, oc_error *err) {
-    bool labels = strcmp(key, "labels") == 0;
-    for (size_t i = 0; i < e->n; i++) {
-        const json_t *v = json_array_get(list, i);
-        if (!json_is_integer(v))
-            return oc_fail(err, OC_E_FORMAT, "%s: %s[%zu] is %s, not an integer", where, key, i,
-                           oc_json_type_name(v));
-        int64_t id = json_integer_value(v);
-        if ((id < 0 || id >= e->vocab) && !(labels && id == OC_IGNORE))
-            return oc_fail(err, OC_E_INVALID,
-                           "%s: %s[%zu] = %" PRId64 " is not in the model's vocabulary [0, %" PRId64
-                           ")%s",
-                           where, key, i, id, e->vocab, labels ? " and not -100" : "");
-        out[i] = (int32_t)id;
-    }
-    return OC_OK;
-}
-
-static oc_status same_length(const json_t *list, const char *key, size_t n, const char *where,
-                             oc_error *err) {
-    if (json_is_array(list) && json_array_size(list) == n) return OC_OK;
-    return oc_fail(err, OC_E_FORMAT, "%s: \"%s\" is not an array of %zu, as \"input_ids\" is",
-                   where, key, n);
-}
-
-/* Padding, 0 in the mask, may stand at both ends; the packer pads anew. */
-static oc_status cut_padding(oc_encoder *e, const json_t *mask, const char *where, oc_error *err) {
-    size_t first = e->n, last = 0;
-    OC_TRY(same_length(mask, "attention_mask", e->n, where, err));
-    for (size_t i = 0; i < e->n; i++) {
-        const json_t *v = json_array_get(mask, i);
-        int64_t x = json_is_integer(v) ? json_integer_value(v) : -1;
-        if (x != 0 && x != 1)
-            return oc_fail(err, OC_E_FORMAT, "%s: attention_mask[%zu] is not 0 or 1", where, i);
-        if (x == 1 && first < i && last + 1 < i)
-            return oc_fail(err, OC_E_UNSUPPORTED,
-                           "%s: attention_mask[%zu] is 0 between tokens; only padding at the ends "
-                           "can be left out",
-                           where, i - 1);
-        if (x == 1 && first == e->n) first = i;
-        if (x == 1) last = i;
-    }
-    size_t n = first < e->n ? last - first + 1 : 0;
-    if (n > 0 && first > 0) {
-        memmove(e->ids, e->ids + first, n * sizeof *e->ids);
-        memmove(e->labels, e->labels + first, n * sizeof *e->labels);
-    }
-    e->n = n;
-    return OC_OK;
-}
-
-static oc_status take_ids(oc_encoder *e, const json_t *row, const char *where, oc_error *err) {
-    const json_t *ids = oc_row_member(row, "input_ids"), *labels = oc_row_member(row, "labels");
-    const json_t *mask = oc_row_member(row, "attention_mask");
-    if (!json_is_array(ids))
-        return oc_fail(err, OC_E_FORMAT, "%s: \"input_ids\" is %s, not an array", where,
-                       oc_json_type_name(ids));
-    OC_TRY(reserve(e, json_array_size(ids), where, err));
-    e->n = json_array_size(ids);
-    OC_TRY(copy_ints(e, ids, "input_ids", e->ids, where, err));
-    if (labels != NULL) {
-        OC_TRY(same_length(labels, "labels", e->n, where, err));
-        OC_TRY(copy_ints(e, labels, "labels", e->labels, where, err));
-    } else if (e->n > 0) {
-        memcpy(e->labels, e->ids, e->n * sizeof *e->ids);
-    }
-    return mask != NULL ? cut_padding(e, mask, where, err) : OC_OK;
-}
-
-oc_status oc_encoder_row(oc_encoder *e, const json_t *row, oc_row_form form, const char *where,
+oc_status oc_encoder_row(oc_encoder *e, json_t *row, oc_row_kind kind, const char *where,
                          oc_error *err) {
-    switch (form) {
+    e->n_starts = 0;
+    if (kind.several) oc_notes_add(&e->notes, OC_NOTE_SEVERAL, where);
+    if (kind.empty) return nothing(e, where);
+    OC_TRY(oc_keys_check_row(row, kind.form, &e->notes, where, err));
+    switch (kind.form) {
     case OC_ROW_TEXT:
         return take_text(e, row, where, err);
     case OC_ROW_COMPLETION:
         return take_completion(e, row, where, err);
     case OC_ROW_MESSAGES:
-        return take_messages(e, row, where, err);
+        return take_chat(e, row, "messages", where, err);
     case OC_ROW_ALPACA:
         return take_alpaca(e, row, where, err);
     case OC_ROW_SHAREGPT:
-        return take_sharegpt(e, row, where, err);
+        return take_chat(e, row, "conversations", where, err);
     default:
-        return take_ids(e, row, where, err);
+        return oc_encoder_ids(e, row, where, err);
     }
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 enum { DEEPEST = 32, NAMED = 3 };
@@ -46,6 +47,21 @@ oc_file_kind oc_data_file_kind(const char *path) {
     if (ends_with(path, n, ".jsonl", &left)) return OC_FILE_JSONL;
     if (ends_with(path, n, ".json", &left)) return OC_FILE_JSON;
     return OC_FILE_OTHER;
+}
+
+/* What others write beside data and is none: LLaMA-Factory's and the datasets library's notes. */
+static bool describes_data(const char *path) {
+    static const char *const names[] = {"dataset_info.json", "dataset_infos.json",
+                                        "dataset_dict.json", "state.json"};
+    static const char *const words[] = {"README", "LICENSE", "LICENCE", "NOTICE", "CITATION"};
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t n = strlen(words[i]);
+        if (strncasecmp(name, words[i], n) == 0 && (name[n] == '.' || name[n] == 0)) return true;
+    }
+    return false;
 }
 
 static oc_status no_memory(const char *path, oc_error *err) {
@@ -93,7 +109,7 @@ static oc_status visit(search *s, char *path, const folder *here, oc_error *err)
         free(path);
         return r;
     }
-    if (oc_data_file_kind(path) != OC_FILE_OTHER) return add(s, path, err);
+    if (oc_data_file_kind(path) != OC_FILE_OTHER && !describes_data(path)) return add(s, path, err);
     note_other(s, path);
     return OC_OK;
 }

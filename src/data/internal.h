@@ -2,8 +2,9 @@
  * rooms.
  *
  *   rows    (rows.c)    read files row by row
- *   encoder (encode.c, forms.c, convert.c)
+ *   encoder (encode.c, ids.c, forms.c, keys.c, convert.c)
  *                               check a row and make it ids and labels; knows nothing of sequences
+ *   notes   (notes.c)   what is said once of all rows
  *   packer  (pack.c)    places documents; holds at most one sequence of a document
  *   spool   (spool.c)   fixed-size records in an unlinked file */
 #ifndef OC_DATA_INTERNAL_H
@@ -15,6 +16,7 @@
 #include "tokenizer/tokenizer.h"
 
 #include <stddef.h>
+#include <string.h>
 
 enum { OC_IGNORE = -100 };
 
@@ -68,52 +70,140 @@ OC_NODISCARD oc_status oc_packer_finish(oc_packer *p, oc_error *err);
 
 /* ---- encoder ---- */
 
+/* The more specific first: a row that fits several is of the first. */
 typedef enum oc_row_form {
     OC_ROW_NONE,
-    OC_ROW_TEXT,
     OC_ROW_IDS,
     OC_ROW_COMPLETION,
     OC_ROW_MESSAGES,
-    OC_ROW_ALPACA,
     OC_ROW_SHAREGPT,
+    OC_ROW_ALPACA,
+    OC_ROW_TEXT,
     OC_ROW_FORMS
 } oc_row_form;
+
+typedef enum oc_note {
+    OC_NOTE_SEVERAL,
+    OC_NOTE_NULL,
+    OC_NOTE_BOS,
+    OC_NOTE_NUMBERS,
+    OC_NOTE_LOST,
+    OC_NOTES
+} oc_note;
+enum { OC_NOTED_KEYS = 16, OC_NOTED_KEY = 48 };
+
+/* How many rows there were of each kind, and where the first; keys that were ignored. */
+typedef struct oc_row_notes {
+    uint64_t count[OC_NOTES];
+    char where[OC_NOTES][256];
+    struct {
+        char key[OC_NOTED_KEY];
+        uint64_t rows;
+    } ignored[OC_NOTED_KEYS];
+    size_t n_ignored;
+    bool more;
+} oc_row_notes;
+
+void oc_notes_add(oc_row_notes *n, oc_note what, const char *where);
+void oc_notes_ignored(oc_row_notes *n, const char *key);
+void oc_notes_say(const oc_row_notes *n);
 
 /* Makes ids and labels, n each, of one row after the other. */
 typedef struct oc_encoder {
     const oc_tokenizer *tokenizer; /* borrowed */
     int64_t vocab;
+    bool drop_lost;
     oc_chat *chat; /* opened by the first conversation */
     oc_tokens tokens;
     int32_t *ids, *labels;
     size_t n, room;
+    size_t *starts; /* of the row's documents; n_starts 0: it is one */
+    size_t n_starts, starts_room;
+    oc_row_notes notes;
 } oc_encoder;
 
 void oc_encoder_release(oc_encoder *e);
+/* Room for n ids and labels; a document of the row begins at `at`, behind those before. */
+OC_NODISCARD oc_status oc_encoder_reserve(oc_encoder *e, size_t n, const char *where,
+                                          oc_error *err);
+OC_NODISCARD oc_status oc_encoder_begin(oc_encoder *e, size_t at, const char *where, oc_error *err);
 const char *oc_row_form_name(oc_row_form form);
-/* By the row's keys. Errors begin with `where`, here and below. */
-OC_NODISCARD oc_status oc_row_form_of(json_t *row, const char *where, oc_row_form *out,
+
+/* By the row's keys. A row whose text is null is of its form too, and has nothing to train. */
+typedef struct oc_row_kind {
+    oc_row_form form;
+    bool empty, several;
+} oc_row_kind;
+
+/* Errors begin with `where`, here and below. */
+OC_NODISCARD oc_status oc_row_kind_of(json_t *row, const char *where, oc_row_kind *out,
                                       oc_error *err);
-/* The row, which is of this form. */
-OC_NODISCARD oc_status oc_encoder_row(oc_encoder *e, const json_t *row, oc_row_form form,
+/* In a file of this form: the question is there, and no key of the answer. */
+bool oc_row_lacks_answer(const json_t *row, oc_row_form form);
+/* The row, which is of this kind. */
+OC_NODISCARD oc_status oc_encoder_row(oc_encoder *e, json_t *row, oc_row_kind kind,
                                       const char *where, oc_error *err);
+/* One of input_ids. */
+OC_NODISCARD oc_status oc_encoder_ids(oc_encoder *e, const json_t *row, const char *where,
+                                      oc_error *err);
 /* One document. */
 OC_NODISCARD oc_status oc_encoder_text(oc_encoder *e, const char *text, size_t n, const char *where,
                                        oc_error *err);
 /* A piece of one, without special tokens; labels equal ids. */
 OC_NODISCARD oc_status oc_encoder_piece(oc_encoder *e, const char *text, size_t n,
                                         const char *where, oc_error *err);
+/* Whether it is this text: one with U+0000 in it is none. */
+static inline bool oc_text_is(const json_t *v, const char *word) {
+    size_t n = strlen(word);
+    return json_is_string(v) && json_string_length(v) == n &&
+           memcmp(json_string_value(v), word, n) == 0;
+}
 /* A row's member; null is as good as absent: exporters write it for an empty column. */
 json_t *oc_row_member(const json_t *row, const char *key);
+
+/* ---- what keys mean (keys.c) ---- */
+
+/* Whether some form reads a column of this name. */
+bool oc_key_is_known(const char *name, size_t n);
+/* Refuses what has a meaning and no place in this form; notes keys without a meaning. */
+OC_NODISCARD oc_status oc_keys_check_row(json_t *row, oc_row_form form, oc_row_notes *notes,
+                                         const char *where, oc_error *err);
+OC_NODISCARD oc_status oc_keys_check_turn(const json_t *turn, const char *what, size_t i,
+                                          oc_error *err);
+/* The i-th key that is a mask over input_ids; NULL: there are no more. */
+const char *oc_keys_mask(size_t i);
+/* false and 0 are 0, true and 1 are 1, anything else is -1. */
+int oc_keys_bit(const json_t *v);
+
+typedef struct oc_trained {
+    bool trained;
+    const char *by; /* the key that says so; NULL: none does */
+} oc_trained;
+
+/* What a message's flags say; where none does it is trained. */
+OC_NODISCARD oc_status oc_keys_trained(const json_t *turn, const char *what, size_t i,
+                                       oc_trained *out, oc_error *err);
+
+/* ---- numbers (numbers.c) ---- */
+
+/* A row that JSON refuses, with NaN, Infinity and huge numbers of columns that no form reads as
+ * null, and NaN as null in those that are; free *out. NULL: nothing of that is in it. */
+OC_NODISCARD oc_status oc_numbers_repair(const char *text, size_t n, char **out, size_t *m,
+                                         oc_error *err);
 
 /* ---- conversion (convert.c) ---- */
 
 /* Alpaca's prompt and output side by side; free *text. */
 OC_NODISCARD oc_status oc_convert_alpaca(const json_t *row, const char *where, char **text,
                                          size_t *n, size_t *n_prompt, oc_error *err);
-/* sharegpt's system and conversations as messages, a new reference. */
-OC_NODISCARD oc_status oc_convert_sharegpt(const json_t *row, const char *where, json_t **messages,
-                                           oc_error *err);
+/* A list of messages, of role and content or of from and value. */
+typedef struct oc_turns {
+    json_t *messages; /* a new reference */
+    bool empty;       /* an answer is null: there is nothing to train on */
+} oc_turns;
+
+OC_NODISCARD oc_status oc_convert_turns(const json_t *row, const char *key, const char *where,
+                                        oc_turns *out, oc_error *err);
 
 /* ---- files ---- */
 
@@ -130,6 +220,7 @@ typedef struct oc_rows {
     oc_packer *packer;
     oc_row_visit *visit;
     void *arg;
+    uint64_t memory; /* that reading one row may take; 0: any */
 } oc_rows;
 
 /* Every row of one file. */

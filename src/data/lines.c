@@ -38,6 +38,8 @@ void oc_lines_close(oc_lines *l) {
     *l = (oc_lines){.stream = NULL};
 }
 
+void oc_lines_limit(oc_lines *l, size_t most) { l->most = most; }
+
 /* Read once more behind [begin, end), making room first; sets at_end at the file's end. */
 static oc_status fill(oc_lines *l, oc_error *err) {
     if (l->begin > 0) {
@@ -63,7 +65,16 @@ static oc_status start(oc_lines *l, oc_error *err) {
     return OC_OK;
 }
 
+static bool is_too_much(const oc_lines *l, size_t n) { return l->most > 0 && n > l->most; }
+
+static bool is_long(const oc_lines *l, size_t n) { return n > OC_LINES_MOST || is_too_much(l, n); }
+
 static oc_status too_long(const oc_lines *l, const char *what, oc_error *err) {
+    if (l->most > 0 && l->most < OC_LINES_MOST)
+        return oc_fail(err, OC_E_MEMORY,
+                       "%s:%" PRIu64 ": %s of more than %zu KiB: to read it would need more memory "
+                       "than there is; split it, or give more (--host-memory)",
+                       l->path, l->line + 1, what, l->most >> 10);
     return oc_fail(err, OC_E_FORMAT, "%s:%" PRIu64 ": %s of more than %d MiB; rows are expected",
                    l->path, l->line + 1, what, OC_LINES_MOST >> 20);
 }
@@ -78,6 +89,7 @@ oc_status oc_lines_next(oc_lines *l, const char **line, size_t *n, bool *more, o
         if (newline != NULL || (l->at_end && have > 0)) {
             *line = from;
             *n = newline != NULL ? (size_t)(newline - from) : have;
+            if (is_too_much(l, *n)) return too_long(l, "a line", err);
             l->begin += *n + (newline != NULL);
             l->line++;
             *more = true;
@@ -87,7 +99,7 @@ oc_status oc_lines_next(oc_lines *l, const char **line, size_t *n, bool *more, o
             *more = false;
             return OC_OK;
         }
-        if (have > OC_LINES_MOST) return too_long(l, "a line", err);
+        if (is_long(l, have)) return too_long(l, "a line", err);
         seen = have;
         OC_TRY(fill(l, err));
     }
@@ -95,8 +107,10 @@ oc_status oc_lines_next(oc_lines *l, const char **line, size_t *n, bool *more, o
 
 oc_status oc_lines_piece(oc_lines *l, size_t most, const char **piece, size_t *n, oc_error *err) {
     l->started = true;
-    while (!l->at_end && l->end - l->begin < most)
+    while (!l->at_end && l->end - l->begin < most) {
         OC_TRY(fill(l, err));
+        if (most > l->most && is_too_much(l, l->end - l->begin)) return too_long(l, "a text", err);
+    }
     *n = l->end - l->begin < most ? l->end - l->begin : most;
     *piece = l->buffer + l->begin;
     l->begin += *n;
@@ -127,7 +141,7 @@ oc_status oc_lines_is_array(oc_lines *l, bool *yes, oc_error *err) {
     for (;;) {
         while (l->begin + at < l->end && is_blank(l->buffer[l->begin + at]))
             at++;
-        if (l->begin + at < l->end || l->at_end || at > OC_LINES_MOST) break;
+        if (l->begin + at < l->end || l->at_end || is_long(l, at)) break;
         OC_TRY(fill(l, err));
     }
     c = l->begin + at < l->end ? l->buffer[l->begin + at] : 0;
@@ -206,9 +220,10 @@ oc_status oc_lines_element(oc_lines *l, const char **text, size_t *n, uint64_t *
     if (!*more) return OC_OK;
     while (!scan_element(l, &x)) {
         if (l->at_end) return misplaced(l, "the array does not end", err);
-        if (x.at > OC_LINES_MOST) return too_long(l, "an element", err);
+        if (is_long(l, x.at)) return too_long(l, "an element", err);
         OC_TRY(fill(l, err));
     }
+    if (is_too_much(l, x.at)) return too_long(l, "an element", err);
     *text = l->buffer + l->begin;
     *n = x.at;
     *line = l->line + 1;

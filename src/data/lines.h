@@ -18,6 +18,7 @@ typedef struct oc_lines {
     char *buffer;
     size_t room, begin, end; /* [begin, end) is read and not yet given out */
     uint64_t line;           /* lines given out, or newlines passed in an array */
+    size_t most;             /* bytes of a row or of a whole text; 0: no limit but OC_LINES_MOST */
     bool started, at_end;
     enum { OC_ARRAY_NONE, OC_ARRAY_FIRST, OC_ARRAY_NEXT, OC_ARRAY_END } array;
 } oc_lines;
@@ -26,6 +27,8 @@ OC_NODISCARD oc_status oc_lines_open(oc_lines *l, const char *path, oc_error *er
 /* As oc_stream_open_fd(). */
 OC_NODISCARD oc_status oc_lines_open_fd(oc_lines *l, int fd, const char *name, oc_error *err);
 void oc_lines_close(oc_lines *l);
+/* What is longer than most bytes is refused before it is read: there is no memory for it. */
+void oc_lines_limit(oc_lines *l, size_t most);
 
 /* Each way of reading skips a byte-order mark at the start. What is given out is valid until the
  * next call. */

@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE_BYTES = 64 * 1024, PLACE_BYTES = 32 /* ":18446744073709551615" and the like */ };
+enum {
+    PIECE_BYTES = 64 * 1024,
+    FIRST_BYTES = 1 << 20,
+    PLACE_BYTES = 32 /* ":18446744073709551615" and the like */
+};
 
 /* One file on its way in. */
 typedef struct reader {
@@ -15,7 +19,7 @@ typedef struct reader {
     const char *path;
     char *where; /* of the row: path, and its line or place in an array */
     size_t where_bytes;
-    oc_row_form form;
+    oc_row_form form, this; /* of the file's rows; of this one, which may be empty */
     uint64_t count, kept;
 } reader;
 
@@ -24,30 +28,39 @@ typedef struct reader {
 /* A row that trains nothing is left out: a token that opens a sequence is never a target (a row
  * that is longer than one begins one, and is cut there), and without packing neither is what a
  * sequence cuts off. */
-static bool trains(const oc_encoder *e, const oc_packer *p) {
-    size_t n = e->n, seq = (size_t)p->seq;
+static bool trains(const int32_t *labels, size_t n, const oc_packer *p) {
+    size_t seq = (size_t)p->seq;
     if (!p->packing && n > seq) n = seq;
     for (size_t i = 1; i < n; i++)
-        if (e->labels[i] != OC_IGNORE && i % seq != 0) return true;
+        if (labels[i] != OC_IGNORE && i % seq != 0) return true;
     return false;
 }
 
-static oc_status take_row(reader *r, oc_error *err) {
+static oc_status take_document(reader *r, size_t begin, size_t end, oc_error *err) {
     const oc_encoder *e = &r->rows->encoder;
     oc_packer *p = r->rows->packer;
-    r->count++;
-    if (p == NULL) {
-        const oc_row row = {r->where, oc_row_form_name(r->form), e->ids, e->labels, e->n};
-        return r->rows->visit(r->rows->arg, &row, err);
-    }
     p->report->rows++;
-    if (!trains(e, p)) {
+    if (!trains(e->labels + begin, end - begin, p)) {
         p->report->dropped++;
         return OC_OK;
     }
     r->kept++;
-    OC_TRY(oc_packer_put(p, e->ids, e->labels, (int64_t)e->n, err));
+    OC_TRY(oc_packer_put(p, e->ids + begin, e->labels + begin, (int64_t)(end - begin), err));
     return oc_packer_end(p, err);
+}
+
+static oc_status take_row(reader *r, oc_error *err) {
+    const oc_encoder *e = &r->rows->encoder;
+    r->count++;
+    if (r->rows->packer == NULL) {
+        const oc_row row = {
+            r->where, oc_row_form_name(r->this), e->ids, e->labels, e->n, e->starts, e->n_starts};
+        return r->rows->visit(r->rows->arg, &row, err);
+    }
+    if (e->n_starts == 0) return take_document(r, 0, e->n, err);
+    for (size_t i = 0; i < e->n_starts; i++)
+        OC_TRY(take_document(r, e->starts[i], i + 1 < e->n_starts ? e->starts[i + 1] : e->n, err));
+    return OC_OK;
 }
 
 /* ---- .txt ---- */
@@ -83,7 +96,7 @@ static oc_status read_txt(reader *r, oc_lines *in, oc_error *err) {
     bool stream = r->rows->packer != NULL && t != NULL && oc_tokenizer_pieces(t);
     const char *text;
     size_t n;
-    r->form = OC_ROW_TEXT;
+    r->form = r->this = OC_ROW_TEXT;
     OC_TRY(oc_lines_piece(in, stream ? PIECE_BYTES : SIZE_MAX, &text, &n, err));
     if (n == 0)
         return oc_fail(err, OC_E_INVALID, "%s is empty: there is no document in it", r->path);
@@ -99,19 +112,44 @@ static void place(reader *r, bool array, uint64_t at) {
     (void)snprintf(r->where + n, r->where_bytes - n, "%s%" PRIu64, array ? ": row " : ":", at);
 }
 
+/* What JSON refuses may still be a row of Python's. */
+static oc_status parse(reader *r, const char *text, size_t n, uint64_t line, json_t **row,
+                       oc_error *err) {
+    char *repaired;
+    size_t m;
+    oc_status s = oc_json_parse(row, text, n, r->path, line, OC_JSON_ALLOW_NUL, err);
+    if (s != OC_E_FORMAT) return s;
+    OC_TRY(oc_numbers_repair(text, n, &repaired, &m, err));
+    if (repaired == NULL) return s;
+    oc_status again = oc_json_parse(row, repaired, m, r->path, line, OC_JSON_ALLOW_NUL, NULL);
+    free(repaired);
+    if (again == OC_OK) oc_notes_add(&r->rows->encoder.notes, OC_NOTE_NUMBERS, r->where);
+    return again == OC_OK ? OC_OK : s;
+}
+
+/* A row that is empty is of any form. */
+static oc_status check_form(reader *r, oc_row_kind *kind, oc_error *err) {
+    if (kind->empty && r->form != OC_ROW_NONE) kind->form = r->form;
+    if (r->form != OC_ROW_NONE && r->form != kind->form)
+        return oc_fail(err, OC_E_FORMAT,
+                       "%s: this row is %s but the file began with %s; use one file for each",
+                       r->where, oc_row_form_name(kind->form), oc_row_form_name(r->form));
+    r->this = kind->form;
+    if (!kind->empty) r->form = kind->form;
+    return OC_OK;
+}
+
 static oc_status take_json(reader *r, const char *text, size_t n, uint64_t line, oc_error *err) {
     json_t *row;
-    oc_row_form form = OC_ROW_NONE;
-    OC_TRY(oc_json_parse(&row, text, n, r->path, line, OC_JSON_ALLOW_NUL, err));
-    oc_status s = oc_row_form_of(row, r->where, &form, err);
-    if (s == OC_OK && r->form != OC_ROW_NONE && r->form != form)
-        s = oc_fail(err, OC_E_FORMAT,
-                    "%s: this row is %s but the file began with %s; use one file for each",
-                    r->where, oc_row_form_name(form), oc_row_form_name(r->form));
-    if (s == OC_OK) {
-        r->form = form;
-        s = oc_encoder_row(&r->rows->encoder, row, form, r->where, err);
-    }
+    oc_row_kind kind = {OC_ROW_NONE, false, false};
+    OC_TRY(parse(r, text, n, line, &row, err));
+    oc_status s = OC_OK;
+    if (r->form != OC_ROW_NONE && oc_row_lacks_answer(row, r->form))
+        kind = (oc_row_kind){r->form, true, false};
+    else
+        s = oc_row_kind_of(row, r->where, &kind, err);
+    if (s == OC_OK) s = check_form(r, &kind, err);
+    if (s == OC_OK) s = oc_encoder_row(&r->rows->encoder, row, kind, r->where, err);
     json_decref(row);
     return s == OC_OK ? take_row(r, err) : s;
 }
@@ -171,9 +209,18 @@ static oc_status check_kept(const reader *r, oc_error *err) {
                    r->path, r->count);
 }
 
+/* Text, JSON, words, ids and labels of a row take at most so much a byte of it (measured: 10 to
+ * 45), and a small row is always read. */
+static size_t row_most(uint64_t memory) {
+    enum { COST = 64, LEAST = 64 * 1024 };
+    if (memory == 0) return 0;
+    return memory / COST > LEAST ? (size_t)(memory / COST) : LEAST;
+}
+
 static oc_status read_file(reader *r, oc_file_kind kind, oc_error *err) {
     oc_lines in;
     OC_TRY(oc_lines_open(&in, r->path, err));
+    oc_lines_limit(&in, row_most(r->rows->memory));
     oc_status s = kind == OC_FILE_TXT    ? read_txt(r, &in, err)
                   : kind == OC_FILE_JSON ? read_json(r, &in, err)
                                          : read_lines(r, &in, err);
@@ -215,11 +262,16 @@ oc_status oc_rows_read(oc_rows *rows, const char *path, oc_error *err) {
 /* ---- the first row ---- */
 
 static bool is_text(const char *text, size_t n) {
-    oc_row_form form = OC_ROW_IDS;
+    oc_row_kind kind = {OC_ROW_IDS, false, false};
+    char *repaired = NULL;
+    size_t m = 0;
     json_t *row = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
-    bool known = row != NULL && oc_row_form_of(row, "", &form, NULL) == OC_OK;
+    if (row == NULL && oc_numbers_repair(text, n, &repaired, &m, NULL) == OC_OK && repaired != NULL)
+        row = json_loadb(repaired, m, JSON_ALLOW_NUL, NULL);
+    bool known = row != NULL && oc_row_kind_of(row, "", &kind, NULL) == OC_OK;
     json_decref(row);
-    return known && form != OC_ROW_IDS;
+    free(repaired);
+    return known && kind.form != OC_ROW_IDS;
 }
 
 static bool first_row(oc_lines *in, bool array, const char **text, size_t *n) {
@@ -231,6 +283,13 @@ static bool first_row(oc_lines *in, bool array, const char **text, size_t *n) {
     return false;
 }
 
+/* A row that is too long to be looked at whole: by what of it was read. */
+static bool is_long_text(const oc_lines *in) {
+    static const char ids[] = "\"input_ids\"";
+    size_t n = in->end - in->begin;
+    return n > FIRST_BYTES && memmem(in->buffer + in->begin, n, ids, sizeof ids - 1) == NULL;
+}
+
 bool oc_dataset_needs_tokenizer(const char *path) {
     oc_file_kind kind = oc_data_file_kind(path);
     oc_lines in;
@@ -240,8 +299,9 @@ bool oc_dataset_needs_tokenizer(const char *path) {
     if (kind == OC_FILE_TXT) return true;
     if (kind == OC_FILE_OTHER || oc_lines_open(&in, path, NULL) != OC_OK) return false;
     bool needs = false;
+    oc_lines_limit(&in, FIRST_BYTES);
     if (kind == OC_FILE_JSONL || oc_lines_is_array(&in, &array, NULL) == OC_OK)
-        needs = first_row(&in, array, &text, &n) && is_text(text, n);
+        needs = first_row(&in, array, &text, &n) ? is_text(text, n) : is_long_text(&in);
     oc_lines_close(&in);
     return needs;
 }

@@ -185,6 +185,15 @@ static void report(const oc_dataset *data) {
         (unsigned long long)r->targets);
 }
 
+/* Rows are read before the arenas are there: what is left of the budget beside tokenizer and plans.
+ */
+static uint64_t row_memory(const oc_setup *s) {
+    uint64_t budget = s->budget[OC_TIER_HOST], held = s->plan_bytes;
+    if (budget == UINT64_MAX) return 0;
+    if (s->tokenizer) held += oc_tokenizer_host_bytes(s->tokenizer);
+    return budget > held ? budget - held : 1;
+}
+
 static oc_status open_all(oc_corpus *c, const oc_setup *s, const oc_data_files *files, bool train,
                           oc_error *err) {
     const oc_dataset_spec spec = {.paths = (const char *const *)files->paths,
@@ -193,7 +202,9 @@ static oc_status open_all(oc_corpus *c, const oc_setup *s, const oc_data_files *
                                   .vocab = s->model->vocab,
                                   .seq = s->build.seq,
                                   .packing = s->config->packing,
-                                  .pad_id = pad_id(s)};
+                                  .pad_id = pad_id(s),
+                                  .drop_lost = s->config->lost_messages == OC_LOST_DROP,
+                                  .memory = row_memory(s)};
     OC_TRY(check_written(s->config, files, err));
     OC_TRY(oc_dataset_open(&c->data, &spec, err));
     report(c->data);

@@ -14,9 +14,10 @@ static bool is(const char *pattern, const char *name) { return fnmatch(pattern, 
 
 /* Under the name in the model, or the one of a checkpoint without the prefix. */
 static bool is_name(const oc_model *m, const char *pattern, const char *name) {
-    size_t n = m->prefix ? strlen(m->prefix) : 0;
     if (is(pattern, name)) return true;
-    return m->prefix_optional && strncmp(name, m->prefix, n) == 0 && is(pattern, name + n);
+    if (!m->prefix || !m->prefix_optional) return false;
+    size_t n = strlen(m->prefix);
+    return strncmp(name, m->prefix, n) == 0 && is(pattern, name + n);
 }
 
 /* A tied table is one parameter with two names, as in PyTorch: either of them speaks of it. */

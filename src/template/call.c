@@ -62,7 +62,8 @@ bool oc_tpl_invoke(oc_tpl *x, const oc_tpl_entry_point *e, const char *what,
         }
     }
     if (used < call->n && !e->rest) return too_many(x, e, what);
-    return known_keywords(x, e, what, call) && e->run(x, args, call, out);
+    return known_keywords(x, e, what, call) && e->run(x, args, call, out) &&
+           (!self || oc_tpl_quote_result(x, self, out));
 }
 
 const oc_tpl_entry_point *oc_tpl_find_entry(const oc_tpl_entry_point *const *tables,
@@ -202,7 +203,7 @@ static bool put_time(oc_tpl *x, oc_tpl_buffer *b, const struct tm *tm, const cha
     if (c == 'f') return oc_tpl_put(x, b, "000000", 6);
     if (c == '\0' || !strchr("aAbBcdDeFgGhHIjklmMnpPrRStTuUVwWxXyY%", c))
         return oc_tpl_fail(x, OC_E_UNSUPPORTED, "strftime_now: the conversion '%%%c' is not known",
-                           c);
+                           c > 0 ? c : '?');
     memcpy(format + 1, at + 1, i);
     format[i + 1] = '\0';
 #pragma GCC diagnostic push

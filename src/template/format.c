@@ -222,7 +222,8 @@ static bool put_directive(formatter *f, const directive *d) {
     const oc_tpl_value *v = d->named;
     if (d->conversion == '%') return oc_tpl_put(f->x, &f->out, "%", 1);
     if (!strchr("srdiuxXofFeEgGc", d->conversion) || d->conversion == '\0')
-        return oc_tpl_fail(f->x, OC_E_UNSUPPORTED, "the format %%%c is not known", d->conversion);
+        return oc_tpl_fail(f->x, OC_E_UNSUPPORTED, "the format %%%c is not known",
+                           d->conversion > 0 ? d->conversion : '?');
     if (!v && !next_argument(f, &v)) return false;
     if (d->conversion == 's' || d->conversion == 'r') return put_text_padded(f, d, v);
     if (d->conversion == 'c') return put_character(f, d, v);

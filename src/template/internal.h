@@ -91,12 +91,15 @@ typedef struct oc_tpl_value {
     } u;
 } oc_tpl_value;
 
-/* Which message wrote bytes [begin, end) of a text; message is NO_MESSAGE for none. */
+/* Which message wrote bytes [begin, end) of a text; message is NO_MESSAGE for none. quoted: the
+ * bytes are that message's own, wherever they are written: what counts there is decided then. */
 typedef struct oc_tpl_mark {
     size_t begin, end, message;
-    bool generation;
+    bool generation, quoted;
 } oc_tpl_mark;
 #define NO_MESSAGE SIZE_MAX
+#define CONTEXT_MESSAGE                                                                            \
+    (SIZE_MAX - 1) /* what an answer holds of tools' responses: nobody's answer */
 
 struct oc_tpl_str {
     const char *at; /* UTF-8, not terminated */
@@ -381,7 +384,9 @@ struct oc_tpl {
     oc_tpl_scope *scope;
     oc_tpl_value *globals; /* by name */
     oc_tpl_buffer *out;
-    size_t message;                        /* that is being written, or NO_MESSAGE */
+    size_t message; /* that is being written, or NO_MESSAGE */
+    bool *answers;  /* by message: its role is assistant */
+    size_t n_answers;
     int32_t loop, caller, varargs, kwargs; /* ids of these names, or -1 */
     bool generation;
     oc_tpl_value hole;
@@ -413,6 +418,10 @@ bool oc_tpl_put(oc_tpl *x, oc_tpl_buffer *b, const char *at, size_t n); /* no ma
 /* With the marks of a captured text, as they are. */
 bool oc_tpl_put_marked(oc_tpl *x, oc_tpl_buffer *b, const oc_tpl_str *s);
 bool oc_tpl_buffer_value(oc_tpl *x, const oc_tpl_buffer *b, oc_tpl_value *out);
+/* Notes whose words "messages" are made of. */
+bool oc_tpl_number_messages(oc_tpl *x, const oc_tpl_value *messages);
+/* What was made of a quoted text is a quotation too. */
+bool oc_tpl_quote_result(oc_tpl *x, const oc_tpl_value *of, oc_tpl_value *made);
 
 /* --- Making values */
 

@@ -94,6 +94,19 @@ static bool reversed(pieces *p, oc_tpl_value *out) {
     return oc_tpl_sequence(p->x, TV_LIST, p->at, p->n, out);
 }
 
+/* Bytes of the character at i; where the one before i begins. */
+static size_t character_at(const oc_tpl_str *s, size_t i) {
+    uint32_t c;
+    return oc_tpl_decode(s->at + i, s->n - i, &c);
+}
+
+static size_t character_before(const oc_tpl_str *s, size_t i) {
+    size_t at = i - 1;
+    while (at > 0 && ((unsigned char)s->at[at] & 0xc0u) == 0x80u)
+        at--;
+    return at;
+}
+
 static size_t space_at(const oc_tpl_str *s, size_t i) {
     uint32_t c;
     size_t step = oc_tpl_decode(s->at + i, s->n - i, &c);
@@ -101,10 +114,8 @@ static size_t space_at(const oc_tpl_str *s, size_t i) {
 }
 
 static size_t space_before(const oc_tpl_str *s, size_t i) {
-    size_t at = i - 1;
+    size_t at = character_before(s, i);
     uint32_t c;
-    while (at > 0 && ((unsigned char)s->at[at] & 0xc0u) == 0x80u)
-        at--;
     oc_tpl_decode(s->at + at, i - at, &c);
     return oc_tpl_is_space(c) ? i - at : 0;
 }
@@ -121,7 +132,7 @@ static bool split_space(pieces *p, const oc_tpl_str *s, int64_t most, oc_tpl_val
             break;
         }
         while (i < s->n && space_at(s, i) == 0)
-            i++;
+            i += character_at(s, i);
         if (!add_piece(p, s->at + begin, i - begin)) return false;
     }
     return oc_tpl_sequence(p->x, TV_LIST, p->at, p->n, out);
@@ -139,7 +150,7 @@ static bool rsplit_space(pieces *p, const oc_tpl_str *s, int64_t most, oc_tpl_va
             break;
         }
         while (i > 0 && space_before(s, i) == 0)
-            i--;
+            i = character_before(s, i);
         if (!add_piece(p, s->at + i, end - i)) return false;
     }
     return reversed(p, out);

@@ -468,7 +468,8 @@ oc_status oc_template_parse(oc_template **out, const char *text, size_t n, const
     oc_tpl_parser p = {.t = t, .err = err};
     if (!parse_all(&p, text, n, name)) {
         oc_template_close(t);
-        return p.status;
+        return p.status != OC_OK ? p.status
+                                 : oc_fail(err, OC_E_MEMORY, "%s: no memory to read it", name);
     }
     *out = t;
     return OC_OK;

@@ -111,11 +111,12 @@ static bool assign(oc_tpl *x, const oc_tpl_node *target, const oc_tpl_value *v) 
 
 /* --- Output and who wrote it */
 
-static bool add_mark(oc_tpl *x, oc_tpl_buffer *b, size_t begin, size_t message, bool generation) {
-    if (begin == b->n || (message == NO_MESSAGE && !generation)) return true;
+static bool add_mark(oc_tpl *x, oc_tpl_buffer *b, oc_tpl_mark m) {
+    if (m.begin == m.end || (m.message == NO_MESSAGE && !m.generation)) return true;
     oc_tpl_mark *last = b->n_marks ? &b->marks[b->n_marks - 1] : NULL;
-    if (last && last->end == begin && last->message == message && last->generation == generation) {
-        last->end = b->n;
+    if (last && last->end == m.begin && last->message == m.message &&
+        last->generation == m.generation && last->quoted == m.quoted) {
+        last->end = m.end;
         return true;
     }
     if (!b->marks || b->n_marks == b->marks_room) {
@@ -126,30 +127,49 @@ static bool add_mark(oc_tpl *x, oc_tpl_buffer *b, size_t begin, size_t message, 
         b->marks = more;
         b->marks_room = room;
     }
-    b->marks[b->n_marks++] = (oc_tpl_mark){begin, b->n, message, generation};
+    b->marks[b->n_marks++] = m;
     return true;
 }
 
-static bool put_owned(oc_tpl *x, oc_tpl_buffer *b, const char *at, size_t n, size_t message,
-                      bool generation) {
-    size_t begin = b->n;
-    return oc_tpl_put(x, b, at, n) && add_mark(x, b, begin, message, generation);
+/* Bytes of s, as m says (its places do not matter). */
+static bool put_owned(oc_tpl *x, oc_tpl_buffer *b, const char *at, size_t n, oc_tpl_mark m) {
+    m.begin = b->n;
+    m.end = b->n + n;
+    return oc_tpl_put(x, b, at, n) && add_mark(x, b, m);
+}
+
+static bool is_answer(const oc_tpl *x, size_t message) {
+    return message < x->n_answers && x->answers[message];
+}
+
+/* Who a part of a captured text is written by, where `message` writes it. A quotation is its
+ * owner's inside an answer, and the writer's elsewhere. */
+static oc_tpl_mark writer(const oc_tpl *x, const oc_tpl_mark *part, size_t message,
+                          bool generation) {
+    oc_tpl_mark m = *part;
+    m.generation = generation || part->generation;
+    if (message == NO_MESSAGE) return m;
+    if (m.quoted && !is_answer(x, message)) m.message = message;
+    m.quoted = false;
+    return m;
 }
 
 /* Text that was captured keeps its writers; the rest of it is `message`'s. */
 static bool put_captured(oc_tpl *x, oc_tpl_buffer *b, const oc_tpl_str *s, size_t message,
                          bool generation) {
+    const oc_tpl_mark rest = {.message = message, .generation = generation};
     size_t done = 0;
     for (size_t i = 0; i < s->n_marks; i++) {
         const oc_tpl_mark *m = &s->marks[i];
-        if (!put_owned(x, b, s->at + done, m->begin - done, message, generation) ||
+        if (!put_owned(x, b, s->at + done, m->begin - done, rest) ||
             !put_owned(x, b, s->at + m->begin, m->end - m->begin,
-                       m->message == NO_MESSAGE ? message : m->message,
-                       generation || m->generation))
+                       m->message == NO_MESSAGE
+                           ? (oc_tpl_mark){.message = message, .generation = true}
+                           : writer(x, m, message, generation)))
             return false;
         done = m->end;
     }
-    return put_owned(x, b, s->at + done, s->n - done, message, generation);
+    return put_owned(x, b, s->at + done, s->n - done, rest);
 }
 
 bool oc_tpl_put_marked(oc_tpl *x, oc_tpl_buffer *b, const oc_tpl_str *s) {
@@ -160,7 +180,8 @@ bool oc_tpl_put_marked(oc_tpl *x, oc_tpl_buffer *b, const oc_tpl_str *s) {
 static bool write_value(oc_tpl *x, oc_tpl_value v) {
     size_t begin = x->out->n;
     if (v.kind == TV_STRING) return put_captured(x, x->out, v.u.string, x->message, x->generation);
-    return oc_tpl_put_str(x, x->out, &v) && add_mark(x, x->out, begin, x->message, x->generation);
+    return oc_tpl_put_str(x, x->out, &v) &&
+           add_mark(x, x->out, (oc_tpl_mark){begin, x->out->n, x->message, x->generation, false});
 }
 
 /* --- Statements */
@@ -226,6 +247,20 @@ static bool begin_iteration(oc_tpl *x, const oc_tpl_node *n, oc_tpl_scope *outer
            oc_tpl_step(x, 1);
 }
 
+/* A turn of a loop over numbers inside an answer that writes another's text (a tool's response,
+ * found by its place) writes what stands around it as well. */
+static bool claim_frame(oc_tpl *x, const oc_tpl_value *turn, size_t begin) {
+    oc_tpl_buffer *b = x->out;
+    size_t other = x->message, k = b->n_marks;
+    if (turn->kind != TV_INT || x->t->has_generation || !is_answer(x, x->message)) return true;
+    for (; k > 0 && b->marks[k - 1].end > begin; k--)
+        if (!is_answer(x, b->marks[k - 1].message)) other = b->marks[k - 1].message;
+    if (other == x->message) return true;
+    if (b->marks[k].begin < begin) b->marks[k++].end = begin;
+    b->n_marks = k;
+    return add_mark(x, b, (oc_tpl_mark){begin, b->n, other, false, false});
+}
+
 /* *completed: some iteration came to the end of the body. */
 static flow run_iterations(oc_tpl *x, const oc_tpl_node *n, oc_tpl_loop *l, bool *completed) {
     oc_tpl_scope *outer = x->scope;
@@ -235,8 +270,9 @@ static flow run_iterations(oc_tpl *x, const oc_tpl_node *n, oc_tpl_loop *l, bool
         if (!begin_iteration(x, n, outer, l)) return FLOW_FAILED;
         oc_tpl_scope *mine = x->scope;
         x->message = message_held(n->a, &l->at[l->index], message);
+        size_t begin = x->out->n;
         f = run(x, n->body);
-        if (f == FLOW_FAILED) return f;
+        if (f == FLOW_FAILED || !claim_frame(x, &l->at[l->index], begin)) return FLOW_FAILED;
         *completed |= f == FLOW_NEXT;
         x->scope = mine;
     }
@@ -522,11 +558,6 @@ static bool is_name(const oc_tpl_str *s, const char *word) {
     return s->n == strlen(word) && memcmp(s->at, word, s->n) == 0;
 }
 
-static void number_messages(const oc_tpl_value *v) {
-    for (size_t i = 0; v->kind == TV_LIST && i < v->u.list->n; i++)
-        if (v->u.list->at[i].kind == TV_DICT) v->u.list->at[i].u.dict->message = i;
-}
-
 /* Only what the template names is read. */
 static bool load_variables(oc_tpl *x, const json_t *variables) {
     x->globals = oc_tpl_new(x, x->t->n_names + 1, sizeof *x->globals);
@@ -544,7 +575,7 @@ static bool load_variables(oc_tpl *x, const json_t *variables) {
             continue;
         }
         if (!oc_tpl_from_json(x, v, &x->globals[i])) return false;
-        if (is_name(name, "messages")) number_messages(&x->globals[i]);
+        if (is_name(name, "messages") && !oc_tpl_number_messages(x, &x->globals[i])) return false;
     }
     return true;
 }
@@ -561,10 +592,13 @@ static bool finish(oc_tpl *x, const oc_tpl_buffer *b, oc_rendered *out) {
     }
     if (b->n) memcpy(text, b->at, b->n);
     text[b->n] = '\0';
-    for (size_t i = 0; i < b->n_marks; i++)
-        if (b->marks[i].message != NO_MESSAGE)
-            runs[n++] = (oc_render_run){b->marks[i].begin, b->marks[i].end, b->marks[i].message,
-                                        b->marks[i].generation};
+    for (size_t i = 0; i < b->n_marks; i++) {
+        const oc_tpl_mark *m = &b->marks[i];
+        bool of_one = m->message < CONTEXT_MESSAGE && !m->quoted;
+        if (of_one || m->generation)
+            runs[n++] = (oc_render_run){m->begin, m->end, of_one ? m->message : OC_RENDER_NOBODY,
+                                        m->generation};
+    }
     *out = (oc_rendered){text, b->n, runs, n, x->t->has_generation};
     return true;
 }
@@ -595,7 +629,8 @@ oc_status oc_template_render(const oc_template *t, const json_t *variables,
     if (__builtin_mul_overflow(x.limits.output, (size_t)16, &x.arena.most) ||
         __builtin_add_overflow(x.arena.most, (size_t)16 << 20, &x.arena.most))
         x.arena.most = SIZE_MAX;
-    render(&x, variables, out);
+    if (!render(&x, variables, out) && x.status == OC_OK)
+        x.status = oc_fail(err, OC_E_MEMORY, "%s: no memory to render it", t->name);
     oc_tpl_arena_release(&x.arena);
     return x.status;
 }

@@ -23,13 +23,15 @@ OC_NODISCARD oc_status oc_template_parse(oc_template **out, const char *text, si
 void oc_template_close(oc_template *t);
 
 /* A run of the rendered text that one message of the conversation wrote: text written while a loop
- * variable held that element of "messages" (innermost such loop; macros called there count). In
- * order, not overlapping; text between runs belongs to no message. */
+ * variable held that element of "messages" (innermost such loop; macros called there count). What
+ * an assistant's message quotes of one that is none (a tool's response) is that one's. In order,
+ * not overlapping; text between runs belongs to no message. */
 typedef struct oc_render_run {
     size_t begin, end; /* bytes */
-    size_t message;    /* index in "messages" */
+    size_t message;    /* index in "messages"; OC_RENDER_NOBODY in a generation block outside */
     bool generation;   /* inside {% generation %} */
 } oc_render_run;
+#define OC_RENDER_NOBODY SIZE_MAX
 
 typedef struct oc_rendered {
     char *text; /* n bytes and a NUL */

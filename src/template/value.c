@@ -287,7 +287,7 @@ static bool dict_from_json(oc_tpl *x, const json_t *json, oc_tpl_value *out) {
     const char *name;
     size_t name_n;
     json_t *member;
-    if (!d) return oc_tpl_new(x, 1, sizeof *d) != NULL;
+    if (!d) return oc_tpl_fail(x, OC_E_MEMORY, "no memory for the variables");
     json_object_keylen_foreach((json_t *)(uintptr_t)json, name, name_n, member) {
         oc_tpl_value key, value;
         if (!oc_tpl_string(x, name, name_n, &key) || !oc_tpl_from_json(x, member, &value))

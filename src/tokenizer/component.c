@@ -7,10 +7,15 @@
 
 enum { DEPTH_MOST = 20 };
 
+const char *oc_tk_plain(const json_t *v) {
+    const char *s = json_string_value(v);
+    return s != NULL && strlen(s) == json_string_length(v) ? s : NULL;
+}
+
 static oc_status visit(const json_t *o, const char *list, const char *where, int depth,
                        oc_tk_component_fn *fn, void *arg, oc_error *err) {
     if (o == NULL || json_is_null(o)) return OC_OK;
-    const char *type = json_string_value(json_object_get(o, "type"));
+    const char *type = oc_tk_plain(json_object_get(o, "type"));
     if (type == NULL)
         return oc_fail(err, OC_E_FORMAT, "%s: must be null or an object with a \"type\"", where);
     if (strcmp(type, "Sequence") != 0) return fn(arg, &(oc_tk_component){o, type}, where, err);

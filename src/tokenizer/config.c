@@ -30,24 +30,30 @@ static oc_status read_token(char **to, const json_t *root, const char *key, cons
     return keep(to, json_string_value(v), origin, err);
 }
 
-/* A string, or a list of {"name", "template"}, of which the default counts; null. */
-static oc_status read_chat(char **to, const json_t *root, const char *origin, oc_error *err) {
-    const json_t *v = json_object_get(root, "chat_template"), *one;
+/* One of several; those of other names are never asked for. */
+static oc_status read_named(oc_tk_config *c, const json_t *one, const char *origin, oc_error *err) {
+    const char *name = json_string_value(json_object_get(one, "name"));
+    const json_t *text = json_object_get(one, "template");
+    if (name == NULL || !json_is_string(text))
+        return oc_fail(err, OC_E_FORMAT,
+                       "%s: an entry of \"chat_template\" needs a \"name\" and a \"template\"",
+                       origin);
+    char **to = strcmp(name, "default") == 0    ? &c->chat
+                : strcmp(name, "tool_use") == 0 ? &c->tool_chat
+                                                : NULL;
+    return to != NULL ? keep(to, json_string_value(text), origin, err) : OC_OK;
+}
+
+/* A string, or a list of {"name", "template"}; null. */
+static oc_status read_chat(oc_tk_config *c, const json_t *root, const char *origin, oc_error *err) {
+    const json_t *v = json_object_get(root, "chat_template");
     if (v == NULL || json_is_null(v)) return OC_OK;
-    if (json_is_string(v)) return keep(to, json_string_value(v), origin, err);
+    if (json_is_string(v)) return keep(&c->chat, json_string_value(v), origin, err);
     if (!json_is_array(v))
         return oc_fail(err, OC_E_FORMAT, "%s: \"chat_template\" must be a string or a list",
                        origin);
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        one = json_array_get(v, i);
-        const char *name = json_string_value(json_object_get(one, "name"));
-        const json_t *text = json_object_get(one, "template");
-        if (name == NULL || !json_is_string(text))
-            return oc_fail(err, OC_E_FORMAT,
-                           "%s: an entry of \"chat_template\" needs a \"name\" and a \"template\"",
-                           origin);
-        if (strcmp(name, "default") == 0) return keep(to, json_string_value(text), origin, err);
-    }
+    for (size_t i = 0; i < json_array_size(v); i++)
+        OC_TRY(read_named(c, json_array_get(v, i), origin, err));
     return OC_OK;
 }
 
@@ -119,7 +125,7 @@ oc_status oc_tk_config_read(oc_tk_config *c, const oc_tk_beside *beside, const c
         choose_class(c, roots[0], roots[2]);
         s = read_tokens(c, roots[0], where[0], err);
     }
-    if (s == OC_OK) s = read_chat(&c->chat, roots[0], where[0], err);
+    if (s == OC_OK) s = read_chat(c, roots[0], where[0], err);
     if (s == OC_OK) s = read_tokens(c, roots[1], where[1], err);
     for (size_t i = 0; i < 3; i++)
         json_decref(roots[i]);
@@ -131,5 +137,6 @@ void oc_tk_config_release(oc_tk_config *c) {
     free(c->eos);
     free(c->pad);
     free(c->chat);
+    free(c->tool_chat);
     *c = (oc_tk_config){0};
 }

@@ -376,6 +376,7 @@ oc_status oc_tk_decode(const oc_tk_decoder *d, const oc_tokenizer *t, const int3
     oc_tk_matcher *m = NULL;
     int now = 0;
     oc_status s = gather(&x[0], t, ids, n_ids, skip);
+    x[0].b.most = x[1].b.most = oc_tk_most(x[0].b.n);
     for (size_t i = 0; d != NULL && i < d->n && s == OC_OK; i++) {
         x[1 - now].b.n = x[1 - now].n = 0;
         s = apply(d, &d->steps[i], &x[now], &x[1 - now], &m, err);
@@ -383,6 +384,9 @@ oc_status oc_tk_decode(const oc_tk_decoder *d, const oc_tokenizer *t, const int3
     }
     if (s == OC_OK) s = join(&x[now], d == NULL ? " " : "", out);
     if (s == OC_E_MEMORY) oc_fail(err, s, "no memory to decode %zu ids", n_ids);
+    if (s == OC_E_OVERFLOW)
+        oc_fail(err, s, "%s: its decoder would make more than %zu bytes of %zu ids",
+                t->origin != NULL ? t->origin : "the tokenizer", x[0].b.most, n_ids);
     for (int i = 0; i < 2; i++) {
         free(x[i].b.s);
         free(x[i].ends);

@@ -12,6 +12,7 @@ typedef struct scratch {
     oc_tk_matcher *matcher;
     oc_tk_bpe *bpe;
     uint64_t work;
+    size_t most; /* bytes that the rules may make of the text at hand; tokens too */
 } scratch;
 
 void oc_tokens_free(oc_tokens *t) {
@@ -50,6 +51,12 @@ uint64_t oc_tk_work(const oc_tokens *t) {
     return k == NULL ? 0 : k->work + oc_tk_bpe_work(k->bpe);
 }
 
+static void limit(scratch *k, size_t n) {
+    k->most = oc_tk_most(n);
+    for (int i = 0; i < 2; i++)
+        k->normal[i].b.most = k->split[i].b.most = k->most;
+}
+
 static oc_status take_scratch(const oc_tokenizer *t, oc_tokens *out, scratch **k) {
     if (out->scratch == NULL) out->scratch = calloc(1, sizeof(scratch));
     if (out->scratch == NULL) return OC_E_MEMORY;
@@ -82,6 +89,7 @@ static oc_status encode_word(job *j, oc_tk_view *v, oc_tk_piece word) {
         const char *s = v->s + word.begin;
         size_t n = oc_tk_bpe_cut(&j->t->model, s, word.end - word.begin);
         OC_TRY(oc_tk_bpe_word(&j->t->model, &j->k->bpe, s, n, &tokens, &count, j->err));
+        if (count > j->k->most - j->out->n) return OC_E_OVERFLOW;
         for (size_t i = 0; i < count; i++)
             OC_TRY(emit(j->out, tokens[i].id, oc_tk_view_origin(v, word.begin + tokens[i].at)));
         word.begin += n;
@@ -137,6 +145,7 @@ static oc_status encode(job *j, const char *text, size_t n, oc_special special) 
     j->out->n = 0;
     if (j->t->bytes) return oc_tk_bytes_encode(text, n, special, j->out);
     OC_TRY(take_scratch(j->t, j->out, &j->k));
+    limit(j->k, n);
     for (size_t i = 0; special == OC_SPECIAL_ADD && i < p->n_before; i++)
         OC_TRY(emit(j->out, p->before[i], 0));
     OC_TRY(encode_text(j, text, n));
@@ -150,6 +159,9 @@ oc_status oc_tokenizer_encode(const oc_tokenizer *t, const char *text, size_t n,
     job j = {.t = t, .out = out, .err = err};
     oc_status s = encode(&j, text, n, special);
     if (s == OC_E_MEMORY) oc_fail(err, s, "no memory to tokenize a text of %zu bytes", n);
+    if (s == OC_E_OVERFLOW)
+        oc_fail(err, s, "%s: its rules would make more than %zu bytes of a text of %zu",
+                t->origin != NULL ? t->origin : "the tokenizer", oc_tk_most(n), n);
     if (s != OC_OK) out->n = 0;
     return s;
 }

@@ -16,7 +16,13 @@
 typedef struct oc_tk_bytes {
     char *s;
     size_t n, room;
+    size_t most; /* what would be longer is OC_E_OVERFLOW; 0: any length */
 } oc_tk_bytes;
+
+/* What a tokenizer's rules may make of n bytes: the longest decomposition is 11 times its bytes. */
+static inline size_t oc_tk_most(size_t n) {
+    return n > SIZE_MAX / 64 ? SIZE_MAX : 32 * n + (64 << 10);
+}
 
 /* From byte `out` on, up to the next run, byte i came from origin + (i - out), or, when fixed, from
  * origin. */
@@ -135,6 +141,9 @@ typedef struct oc_tk_component {
     const json_t *o;
     const char *type;
 } oc_tk_component;
+
+/* A string that has no U+0000 in it, as a C string; anything else is NULL. */
+const char *oc_tk_plain(const json_t *v);
 
 typedef oc_status oc_tk_component_fn(void *arg, const oc_tk_component *c, const char *where,
                                      oc_error *err);
@@ -369,7 +378,8 @@ OC_NODISCARD oc_status oc_tk_decode(const oc_tk_decoder *d, const oc_tokenizer *
 /* --- The whole */
 
 typedef struct oc_tk_config {
-    char *bos, *eos, *pad, *chat;                  /* NULL: not named; "": none */
+    char *bos, *eos, *pad;                         /* NULL: not named; "": none */
+    char *chat, *tool_chat;                        /* templates: the default, and "tool_use" */
     const char *class_bos, *class_eos, *class_pad; /* where not named, and there is such a token */
 } oc_tk_config;
 
@@ -391,6 +401,7 @@ void oc_tk_config_release(oc_tk_config *c);
 struct oc_tokenizer {
     bool bytes; /* the built-in one; then only ids and config are used */
     int32_t vocab, bos, eos, pad;
+    char *origin;     /* its file, for messages; NULL: the built-in one */
     uint64_t content; /* a hash of what it was made of: equal ones share cached words */
     oc_tk_config config;
     oc_tk_normalizer *normalizer;

@@ -11,6 +11,13 @@ static oc_status out_of_memory(const char *where, oc_error *err) {
     return oc_fail(err, OC_E_MEMORY, "%s: no memory for it", where);
 }
 
+enum { AROUND_MOST = 1024 }; /* special tokens before a text, and after it */
+
+static oc_status too_many(const char *where, oc_error *err) {
+    return oc_fail(err, OC_E_OVERFLOW, "%s: more than %d special tokens around a text", where,
+                   AROUND_MOST);
+}
+
 typedef struct ids {
     int32_t *id;
     size_t n, room;
@@ -25,6 +32,7 @@ static oc_status add_id(ids *x, const json_t *id, const char *where, oc_error *e
     if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= INT32_MAX)
         return oc_fail(err, OC_E_FORMAT, "%s: the id of a special token is not a small integer",
                        where);
+    if (x->n == AROUND_MOST) return too_many(where, err);
     void *p = x->id;
     if (oc_tk_grow(&p, &x->room, x->n + 1, sizeof *x->id) != OC_OK)
         return out_of_memory(where, err);
@@ -35,7 +43,7 @@ static oc_status add_id(ids *x, const json_t *id, const char *where, oc_error *e
 
 static oc_status add_special(ids *x, const json_t *o, const json_t *table, const char *where,
                              oc_error *err) {
-    const char *name = json_string_value(json_object_get(o, "id"));
+    const char *name = oc_tk_plain(json_object_get(o, "id"));
     if (name == NULL) return oc_fail(err, OC_E_FORMAT, "%s: a SpecialToken without an id", where);
     const json_t *list = json_object_get(json_object_get(table, name), "ids");
     if (!json_is_array(list))
@@ -58,7 +66,7 @@ static oc_status read_template(around *a, const oc_tk_component *c, const char *
         const json_t *piece = json_array_get(single, i);
         const json_t *special = json_object_get(piece, "SpecialToken");
         const json_t *text = json_object_get(piece, "Sequence");
-        const char *which = json_string_value(json_object_get(text, "id"));
+        const char *which = oc_tk_plain(json_object_get(text, "id"));
         if (special != NULL) {
             OC_TRY(add_special(texts == 0 ? &a->before : &a->after, special, table, where, err));
         } else if (which != NULL && strcmp(which, "A") == 0) {
@@ -107,6 +115,10 @@ static oc_status join(int32_t **out, size_t *n, const int32_t *first, size_t n_f
     return OC_OK;
 }
 
+static bool fits(const oc_tk_post *p, const around *a) {
+    return p->n_before + a->before.n <= AROUND_MOST && p->n_after + a->after.n <= AROUND_MOST;
+}
+
 static oc_status surround(oc_tk_post *p, const around *a) {
     int32_t *before, *after;
     size_t n_before, n_after;
@@ -136,6 +148,7 @@ static oc_status read_step(void *arg, const oc_tk_component *c, const char *wher
                               "TemplateProcessing, ByteLevel, BertProcessing, RobertaProcessing, "
                               "Sequence",
                               err);
+    if (s == OC_OK && !fits(arg, &a)) s = too_many(where, err);
     if (s == OC_OK && surround(arg, &a) != OC_OK) s = out_of_memory(where, err);
     free(a.before.id);
     free(a.after.id);

@@ -29,6 +29,7 @@ static oc_status bytes_reserve(oc_tk_bytes *b, size_t more) {
 }
 
 oc_status oc_tk_append(oc_tk_bytes *b, const char *s, size_t n) {
+    if (b->most > 0 && (n > b->most || b->n > b->most - n)) return OC_E_OVERFLOW;
     OC_TRY(bytes_reserve(b, n));
     if (n > 0) memcpy(b->s + b->n, s, n);
     b->n += n;

@@ -38,6 +38,8 @@ static oc_status parse(oc_tokenizer *t, const char *json, size_t n, const oc_tk_
                        const char *origin, oc_error *err) {
     oc_tk_config *c = &t->config;
     OC_TRY(oc_tk_config_read(c, beside, origin, err));
+    t->origin = strdup(origin);
+    if (t->origin == NULL) return oc_fail(err, OC_E_MEMORY, "%s: no memory to read it", origin);
     if (oc_tk_json_is_bytes(json, n)) {
         oc_tk_bytes_init(t);
         return OC_OK;
@@ -68,8 +70,8 @@ oc_status oc_tokenizer_parse(oc_tokenizer **out, const char *json, size_t n, con
 }
 
 typedef struct files {
-    char *path, *json, *config, *map, *model, *chat;
-    size_t n, config_n, map_n, model_n, chat_n;
+    char *path, *json, *config, *map, *model, *chat, *tools;
+    size_t n, config_n, map_n, model_n, chat_n, tools_n;
 } files;
 
 static oc_status locate(files *f, const char *dir, const char *name, oc_error *err) {
@@ -97,16 +99,32 @@ static oc_status missing(files *f, const char *dir, oc_error *err) {
                    dir, dir, dir);
 }
 
+static oc_status read_template(files *f, const char *dir, const char *name, char **out, size_t *n,
+                               oc_error *err) {
+    OC_TRY(read_optional(f, dir, name, out, n, err));
+    if (*out == NULL || strlen(*out) == *n) return OC_OK;
+    return oc_fail(err, OC_E_FORMAT, "%s: U+0000 in a chat template", f->path);
+}
+
 static oc_status read_files(files *f, const char *dir, oc_error *err) {
     OC_TRY(read_optional(f, dir, "tokenizer.json", &f->json, &f->n, err));
     if (f->json == NULL) return missing(f, dir, err);
     OC_TRY(read_optional(f, dir, "tokenizer_config.json", &f->config, &f->config_n, err));
     OC_TRY(read_optional(f, dir, "special_tokens_map.json", &f->map, &f->map_n, err));
     OC_TRY(read_optional(f, dir, "config.json", &f->model, &f->model_n, err));
-    OC_TRY(read_optional(f, dir, "chat_template.jinja", &f->chat, &f->chat_n, err));
-    if (f->chat != NULL && strlen(f->chat) != f->chat_n)
-        return oc_fail(err, OC_E_FORMAT, "%s: U+0000 in a chat template", f->path);
-    return OC_OK;
+    OC_TRY(read_template(f, dir, "chat_template.jinja", &f->chat, &f->chat_n, err));
+    return read_template(f, dir, "additional_chat_templates/tool_use.jinja", &f->tools, &f->tools_n,
+                         err);
+}
+
+/* Files of templates take the place of all that tokenizer_config.json has. */
+static void take_templates(oc_tk_config *c, files *f) {
+    if (f->chat == NULL && f->tools == NULL) return;
+    free(c->chat);
+    free(c->tool_chat);
+    c->chat = f->chat;
+    c->tool_chat = f->tools;
+    f->chat = f->tools = NULL;
 }
 
 oc_status oc_tokenizer_open(oc_tokenizer **out, const char *dir, oc_error *err) {
@@ -120,11 +138,7 @@ oc_status oc_tokenizer_open(oc_tokenizer **out, const char *dir, oc_error *err) 
     }
     const oc_tk_beside beside = {{f.config, f.config_n}, {f.map, f.map_n}, {f.model, f.model_n}};
     if (s == OC_OK) s = make(out, f.json, f.n, &beside, origin, err);
-    if (s == OC_OK && f.chat != NULL) {
-        free((*out)->config.chat);
-        (*out)->config.chat = f.chat;
-        f.chat = NULL;
-    }
+    if (s == OC_OK) take_templates(&(*out)->config, &f);
     free(origin);
     free(f.path);
     free(f.json);
@@ -132,6 +146,7 @@ oc_status oc_tokenizer_open(oc_tokenizer **out, const char *dir, oc_error *err) 
     free(f.map);
     free(f.model);
     free(f.chat);
+    free(f.tools);
     return s;
 }
 
@@ -144,6 +159,7 @@ void oc_tokenizer_close(oc_tokenizer *t) {
     oc_tk_added_release(&t->added);
     oc_tk_post_release(&t->post);
     oc_tk_decoder_free(t->decoder);
+    free(t->origin);
     free(t);
 }
 
@@ -163,13 +179,17 @@ const char *oc_tokenizer_eos_text(const oc_tokenizer *t) {
     return t->bytes || t->config.eos == NULL ? "" : t->config.eos;
 }
 
-const char *oc_tokenizer_chat_template(const oc_tokenizer *t) { return t->config.chat; }
+const char *oc_tokenizer_chat_template(const oc_tokenizer *t, bool tools) {
+    const oc_tk_config *c = &t->config;
+    return tools && c->tool_chat != NULL ? c->tool_chat : c->chat;
+}
 bool oc_tokenizer_pieces(const oc_tokenizer *t) { return t->bytes; }
 
 uint64_t oc_tokenizer_host_bytes(const oc_tokenizer *t) {
-    const char *const texts[] = {t->config.bos, t->config.eos, t->config.pad, t->config.chat};
+    const char *const texts[] = {t->config.bos,  t->config.eos,       t->config.pad,
+                                 t->config.chat, t->config.tool_chat, t->origin};
     uint64_t n = oc_heap_bytes(sizeof *t);
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i] != NULL) n += oc_heap_bytes(strlen(texts[i]) + 1);
     return n + oc_tk_normalizer_bytes(t->normalizer) + oc_tk_splitter_bytes(t->splitter) +
            oc_tk_model_bytes(&t->model) + oc_tk_added_bytes(&t->added) +

@@ -25,7 +25,8 @@ enum {
 
 OC_NODISCARD oc_status oc_tokenizer_bytes(oc_tokenizer **out, oc_error *err);
 /* DIR/tokenizer.json, and what stands beside it: tokenizer_config.json (special tokens, chat
- * template), special_tokens_map.json, chat_template.jinja, which win over it, and config.json,
+ * template), special_tokens_map.json, chat_template.jinja and additional_chat_templates/, which win
+ * over it, and config.json,
  * whose model_type may stand for special tokens that nothing names. A tokenizer.json that
  * oc_tokenizer_save() wrote opens as the byte tokenizer. */
 OC_NODISCARD oc_status oc_tokenizer_open(oc_tokenizer **out, const char *dir, oc_error *err);
@@ -45,8 +46,10 @@ int32_t oc_tokenizer_pad(const oc_tokenizer *t);
 /* The text of a special token for templates ("" when there is none). */
 const char *oc_tokenizer_bos_text(const oc_tokenizer *t);
 const char *oc_tokenizer_eos_text(const oc_tokenizer *t);
-/* NULL: none. Owned by the tokenizer. Where tokenizer_config.json names several, its "default". */
-const char *oc_tokenizer_chat_template(const oc_tokenizer *t);
+/* The chat template for a conversation with tools or without; NULL: none. Owned by the tokenizer.
+ * Where there are several, the "default", and with tools the one named "tool_use", if there is one,
+ * as in the reference library. */
+const char *oc_tokenizer_chat_template(const oc_tokenizer *t, bool tools);
 /* Memory it holds, for the table of bytes: its tables, texts, compiled patterns and their machine
  * code, as the heap's blocks. What an oc_tokens holds (4.5 MB of remembered words among it) is not
  * in it: a data set frees its own when it is open, before a step. */
@@ -74,7 +77,8 @@ typedef enum oc_special {
 
 /* Replaces the content of `out`. Added tokens inside the text are recognised in both cases, as in
  * the reference library. Any bytes are text: U+0000 too, and a byte that is not UTF-8 counts as
- * U+FFFD (the byte tokenizer keeps it). Linear time but for a logarithm. */
+ * U+FFFD (the byte tokenizer keeps it). Linear time but for a logarithm. Rules that would make more
+ * than 32 times its bytes of a text (and 64 KiB) are OC_E_OVERFLOW, with the tokenizer's file. */
 OC_NODISCARD oc_status oc_tokenizer_encode(const oc_tokenizer *t, const char *text, size_t n,
                                            oc_special special, oc_tokens *out, oc_error *err);
 

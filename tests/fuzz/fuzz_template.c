@@ -27,7 +27,8 @@ static void check(const oc_rendered *r) {
     json_decref(text);
     for (size_t i = 0; i < r->n_runs; i++) {
         const oc_render_run *u = &r->runs[i];
-        if (u->begin >= u->end || u->end > r->n || u->message > 2) abort();
+        if (u->begin >= u->end || u->end > r->n) abort();
+        if (u->message > 2 && (u->message != OC_RENDER_NOBODY || !u->generation)) abort();
         if (i > 0 && u[-1].end > u->begin) abort();
         if (u->generation && !r->has_generation) abort();
     }
