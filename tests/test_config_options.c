@@ -335,6 +335,29 @@ static void a_wrong_file_is_refused_with_the_key_and_the_nearest(void **state) {
     }
 }
 
+/* Parameters mean something beside a type that is there only. */
+static void a_type_that_is_not_there_is_named_without_its_parameters(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *said, *unsaid;
+    } rows[] = {
+        {"{\"optimizer\": {\"params\": {\"freeze_step\": 9, \"lr\": \"fast\"}, \"type\": "
+         "\"OneBitLamb\"}}",
+         "optimizer.type OneBitLamb is not available", "optimizer.params"},
+        {"{\"scheduler\": {\"params\": {\"T_max\": 9}, \"type\": \"CosineAnnealingLR\"}}",
+         "scheduler.type CosineAnnealingLR is not available", "scheduler.params"},
+        {"{\"optimizer\": {\"type\": \"Adamm\", \"params\": {\"xyz\": 1}}, \"gradient_clip\": 1}",
+         "the nearest is Adam", "optimizer.params"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        oc_config *c = parsed("");
+        assert_true(read_json(c, rows[i].json) != OC_OK);
+        if (!strstr(error.message, rows[i].said) || strstr(error.message, rows[i].unsaid))
+            fail_msg("%s: \"%s\"", rows[i].json, error.message);
+        oc_config_free(c);
+    }
+}
+
 /* ---- resolving ---- */
 
 static void any_two_batch_values_give_the_third(void **state) {
@@ -632,6 +655,7 @@ int main(void) {
         cmocka_unit_test(every_option_changes_the_configuration_or_is_refused),
         cmocka_unit_test(a_full_deepspeed_file_sets_what_it_says),
         cmocka_unit_test(one_line_lists_keys_without_effect_and_flags_win),
+        cmocka_unit_test(a_type_that_is_not_there_is_named_without_its_parameters),
         cmocka_unit_test(a_wrong_file_is_refused_with_the_key_and_the_nearest),
         cmocka_unit_test(any_two_batch_values_give_the_third),
         cmocka_unit_test(a_command_without_what_it_needs_is_refused),
