@@ -491,7 +491,7 @@ def mixed(layers=16, seq=256, accum=4, budgets=10, rate="400MB/s"):
                                              "--act-home", "host", "--slots", "1", "--slabs", "1"),
                     accum)[0]
     most = planned(folder, "fp32", seq, 1, ("--device-memory", "64GiB"), accum)[0]
-    sizes = [int(1.02 * least + (1.01 * most - 1.02 * least) * k / (budgets - 1))
+    sizes = [int(1.05 * least + (1.01 * most - 1.05 * least) * k / (budgets - 1))
              for k in range(budgets)]
     legs = {}
     for size in sizes:
