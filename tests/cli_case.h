@@ -33,6 +33,7 @@ static pid_t cli_child;                   /* that runs; 0: none */
 static unsigned cli_seconds;              /* then the program is ended; 0: never */
 static const char *cli_stdout = "stdout"; /* where it goes; NULL: closed */
 static bool cli_no_stderr;                /* closed */
+static int cli_ignored;                   /* a signal that the program inherits as ignored */
 
 /* ---- files ---- */
 
@@ -122,6 +123,9 @@ static inline pid_t cli_start(const char *line) {
     if (cli_no_stderr) close(STDERR_FILENO);
     (void)alarm(cli_seconds);               /* it outlives exec */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nothing running */
+    static const int stops[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int i = 0; i < 3; i++) /* whatever the tests run under */
+        (void)signal(stops[i], stops[i] == cli_ignored ? SIG_IGN : SIG_DFL);
     struct rlimit limit = {cli_file_limit, cli_file_limit};
     (void)setrlimit(RLIMIT_FSIZE, &limit);
     execv(program, argv);

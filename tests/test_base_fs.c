@@ -3,8 +3,10 @@
 #include "scratch.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char dir[SCRATCH_BYTES];
@@ -78,37 +80,78 @@ static void a_failed_write_keeps_the_old_file(void **state) {
     free(text);
 }
 
-static void copies_are_whole_or_not_there(void **state) {
+static void only_regular_files_are_read(void **state) {
     (void)state;
-    char from[SCRATCH_BYTES], to[SCRATCH_BYTES], temporary[SCRATCH_BYTES];
+    char path[SCRATCH_BYTES];
     oc_error err;
     char *text;
     size_t bytes;
-    enum { N = 100000 }; /* more than is copied at a time, and no multiple of it */
-    static char many[N + 1];
-    for (int i = 0; i < N; i++)
-        many[i] = (char)('a' + i % 23);
-    scratch_write(dir, "from", many);
-    scratch_path(from, dir, "from");
-    scratch_path(to, dir, "to");
-    scratch_path(temporary, dir, "to.tmp");
-    for (int i = 0; i < 2; i++) { /* anew, and over an earlier one */
-        assert_int_equal(oc_fs_copy_atomic(to, from, &err), OC_OK);
-        assert_int_equal(oc_fs_read(&text, &bytes, to, N, &err), OC_OK);
-        assert_int_equal(bytes, N);
-        assert_memory_equal(text, many, N);
-        free(text);
+    json_t *json;
+    (void)alarm(60); /* a FIFO that is opened would wait for ever */
+    assert_int_equal(mkfifo(scratch_path(path, dir, "fifo"), 0600), 0);
+    const char *const others[][2] = {
+        {path, "a FIFO"}, {dir, "a directory"}, {"/dev/zero", "a device"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_int_equal(oc_fs_read(&text, &bytes, others[i][0], 1000, &err), OC_E_IO);
+        assert_non_null(strstr(err.message, others[i][0]));
+        assert_non_null(strstr(err.message, others[i][1]));
+        assert_int_equal(oc_json_load(&json, others[i][0], OC_JSON_NO_NUL, &err), OC_E_IO);
+        assert_non_null(strstr(err.message, others[i][1]));
     }
-    assert_false(oc_fs_exists(temporary));
-    assert_int_equal(oc_fs_copy_atomic(to, scratch_path(from, dir, "none"), &err), OC_E_NOTFOUND);
-    assert_non_null(strstr(err.message, "none"));
-    /* A directory opens, but cannot be read. */
-    assert_int_equal(oc_fs_copy_atomic(to, dir, &err), OC_E_IO);
-    assert_non_null(strstr(err.message, dir));
-    assert_false(oc_fs_exists(temporary));
-    assert_int_equal(oc_fs_read(&text, &bytes, to, N, &err), OC_OK);
-    assert_int_equal(bytes, N);
-    free(text);
+    (void)alarm(0);
+}
+
+static oc_status count_name(void *arg, const char *name, oc_error *err) {
+    if (strcmp(name, "bad") == 0) return oc_fail(err, OC_E_INVALID, "%s", name);
+    ++*(int *)arg;
+    return OC_OK;
+}
+
+static void what_cannot_be_listed_is_not_empty(void **state) {
+    (void)state;
+    char path[SCRATCH_BYTES];
+    oc_error err;
+    int n = 0;
+    scratch_write(dir, "one", "x");
+    scratch_write(dir, ".two", "x");
+    assert_int_equal(oc_fs_list(dir, count_name, &n, &err), OC_OK);
+    assert_int_equal(n, 2);
+    assert_int_equal(oc_fs_list(scratch_path(path, dir, "one"), count_name, &n, &err), OC_E_IO);
+    assert_non_null(strstr(err.message, "cannot be listed"));
+    assert_int_equal(oc_fs_list(scratch_path(path, dir, "none"), count_name, &n, &err), OC_E_IO);
+    scratch_write(dir, "bad", "x");
+    assert_int_equal(oc_fs_list(dir, count_name, &n, &err), OC_E_INVALID);
+}
+
+static void identity_is_not_the_name(void **state) {
+    (void)state;
+    char a[SCRATCH_BYTES], b[SCRATCH_BYTES], c[SCRATCH_BYTES];
+    oc_fs_id x, y, z;
+    scratch_write(dir, "a", "x");
+    scratch_write(dir, "other", "x");
+    assert_int_equal(link(scratch_path(a, dir, "a"), scratch_path(b, dir, "hard")), 0);
+    assert_int_equal(symlink("hard", scratch_path(c, dir, "soft")), 0);
+    assert_true(oc_fs_identify(a, &x) && oc_fs_identify(b, &y) && oc_fs_identify(c, &z));
+    assert_true(oc_fs_same(x, y) && oc_fs_same(x, z));
+    assert_true(oc_fs_identify(scratch_path(a, dir, "other"), &y));
+    assert_false(oc_fs_same(x, y));
+    assert_false(oc_fs_identify(scratch_path(a, dir, "none"), &y));
+}
+
+static void the_topmost_new_directory_is_told(void **state) {
+    (void)state;
+    char path[SCRATCH_BYTES];
+    size_t top = 99;
+    assert_int_equal(oc_fs_make_path(scratch_path(path, dir, "p"), &top, NULL), OC_OK);
+    assert_int_equal(top, strlen(path));
+    assert_int_equal(oc_fs_make_path(scratch_path(path, dir, "p/q/r"), &top, NULL), OC_OK);
+    assert_int_equal(top, strlen(path) - 2);
+    assert_int_equal(oc_fs_make_path(path, &top, NULL), OC_OK);
+    assert_int_equal(top, 0);
+    scratch_write(dir, "p/q/r/file", "x");
+    assert_int_equal(oc_fs_make_path(scratch_path(path, dir, "p/new/../q/r/file"), &top, NULL),
+                     OC_E_EXISTS);
+    assert_int_equal(top, strlen(path) - strlen("/../q/r/file"));
 }
 
 static void reads_are_whole_and_bounded(void **state) {
@@ -200,7 +243,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(directories_are_made_with_parents, set_up, tear_down),
         cmocka_unit_test_setup_teardown(atomic_writes_replace_and_leave_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_write_keeps_the_old_file, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(copies_are_whole_or_not_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_regular_files_are_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_cannot_be_listed_is_not_empty, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(identity_is_not_the_name, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_topmost_new_directory_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reads_are_whole_and_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_temporaries_are_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(rename_refuses_full_directories, set_up, tear_down),

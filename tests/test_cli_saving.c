@@ -180,8 +180,11 @@ static void data_repeats_when_the_steps_outlast_it(void **state) {
 
 static void a_signal_stops_after_the_step_and_saves(void **state) {
     (void)state;
-    static const int numbers[] = {SIGINT, SIGTERM};
-    for (int i = 0; i < 2; i++) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    static const char *const words[] = {"stopped by SIGINT after step ",
+                                        "stopped by SIGTERM after step ",
+                                        "stopped by SIGHUP after step "};
+    for (int i = 0; i < 3; i++) {
         cli_result r;
         cli_remove("o");
         pid_t pid = cli_start(CLI_TRAIN "--max-steps 1000000 --save-every 5 --output o");
@@ -190,7 +193,7 @@ static void a_signal_stops_after_the_step_and_saves(void **state) {
         cli_wait(&r, pid);
         assert_int_equal(r.code, 128 + numbers[i]);
         assert_string_equal(r.out, "");
-        const char *name = i ? "stopped by SIGTERM after step " : "stopped by SIGINT after step ";
+        const char *name = words[i];
         char *at = strstr(r.err, name), path[64];
         assert_non_null(at);
         snprintf(path, sizeof path, "o/checkpoint-%llu", strtoull(at + strlen(name), NULL, 10));
@@ -198,6 +201,28 @@ static void a_signal_stops_after_the_step_and_saves(void **state) {
         assert_whole(path);
         assert_false(cli_exists("o/model.safetensors"));
         assert_null(strstr(cli_list("o"), "tmp"));
+    }
+}
+
+/* As nohup and a shell's background jobs leave them. */
+static void a_signal_that_was_ignored_stays_ignored(void **state) {
+    (void)state;
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int i = 0; i < 3; i++) {
+        cli_result r;
+        int other = numbers[(i + 1) % 3];
+        cli_remove("o");
+        cli_ignored = numbers[i];
+        pid_t pid = cli_start(CLI_TRAIN "--max-steps 1000000 --save-every 5 --output o");
+        cli_ignored = 0;
+        cli_await("o", "checkpoint-", 2);
+        assert_int_equal(kill(pid, numbers[i]), 0);
+        cli_sleep_ms(100);
+        assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+        assert_int_equal(kill(pid, other), 0);
+        assert_int_equal(kill(pid, numbers[i]), 0); /* nor does it count as the second */
+        cli_wait(&r, pid);
+        assert_int_equal(r.code, 128 + other);
     }
 }
 
@@ -307,6 +332,63 @@ static void too_little_disk_is_refused_before_step_1(void **state) {
     assert_int_equal(umount("small"), 0);
 }
 
+static int count(const char *text, const char *what) {
+    int n = 0;
+    for (; (text = strstr(text, what)); text++)
+        n++;
+    return n;
+}
+
+/* A device that is full, a size limit, a reader that has gone. */
+static void a_log_that_cannot_be_written_ends_no_run(void **state) {
+    (void)state;
+    cli_result *r = cli_run(CLI_TRAIN "--max-steps 9 --quiet --output o --log /dev/full");
+    assert_int_equal(r->code, 0);
+    assert_int_equal(count(r->err, "could not be written: No space left"), 1);
+    assert_int_equal(count(r->err, "lacks 9 of the run's 9 rows"), 1);
+    assert_whole("o");
+    cli_remove("o");
+    int ends[2];
+    cli_result piped;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[0], F_SETFD, FD_CLOEXEC), 0);
+    char line[256];
+    snprintf(line, sizeof line, CLI_TRAIN "--max-steps 300 --quiet --output o --log /dev/fd/%d",
+             ends[1]);
+    pid_t pid = cli_start(line);
+    cli_await("o", "run.json", 1);
+    close(ends[0]);
+    close(ends[1]);
+    cli_wait(&piped, pid);
+    assert_int_equal(piped.code, 0);
+    assert_int_equal(count(piped.err, "could not be written: Broken pipe"), 1);
+    assert_int_equal(count(piped.err, "of the run's 300 rows"), 1);
+    assert_whole("o");
+}
+
+static void a_log_on_a_full_disk_holds_whole_rows(void **state) {
+    (void)state;
+    cli_result r;
+    char text[CLI_TEXT_BYTES], *save = NULL;
+    int rows = 0;
+    cli_file_limit = 60000;
+    pid_t pid = cli_start(CLI_TRAIN "--max-steps 400 --quiet --output o --log log.jsonl");
+    cli_wait(&r, pid);
+    assert_int_equal(r.code, 1); /* for the model, once all steps are done */
+    assert_int_equal(count(r.err, "--log log.jsonl could not be written: File too large"), 1);
+    assert_int_equal(count(r.err, "of the run's 400 rows"), 1);
+    cli_read("log.jsonl", text);
+    size_t n = strlen(text);
+    assert_true(n > 59000 && n <= 60000 && text[n - 1] == '\n');
+    for (char *w = strtok_r(text, "\n", &save); w; w = strtok_r(NULL, "\n", &save)) {
+        json_t *row = json_loads(w, 0, NULL);
+        assert_non_null(row);
+        assert_int_equal(json_integer_value(json_object_get(row, "step")), ++rows);
+        json_decref(row);
+    }
+    assert_true(rows > 20 && rows < 400);
+}
+
 /* Another program takes the room while the run is under way. */
 static void a_disk_that_fills_up_leaves_earlier_checkpoints_whole(void **state) {
     (void)state;
@@ -355,6 +437,9 @@ int main(void) {
         cmocka_unit_test_setup(run_json_starts_the_same_run_again, fresh),
         cmocka_unit_test_setup(data_repeats_when_the_steps_outlast_it, fresh),
         cmocka_unit_test_setup(a_signal_stops_after_the_step_and_saves, fresh),
+        cmocka_unit_test_setup(a_signal_that_was_ignored_stays_ignored, fresh),
+        cmocka_unit_test_setup(a_log_that_cannot_be_written_ends_no_run, fresh),
+        cmocka_unit_test_setup(a_log_on_a_full_disk_holds_whole_rows, fresh),
         cmocka_unit_test_setup(a_second_signal_of_either_kind_ends_at_once, fresh),
         cmocka_unit_test_setup(a_kill_at_any_time_leaves_no_broken_checkpoint, fresh),
         cmocka_unit_test_setup(a_write_that_fails_leaves_earlier_checkpoints_whole, fresh),

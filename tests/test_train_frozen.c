@@ -136,9 +136,8 @@ static void compare_weights(train_case *t, const json_t *run) {
     oc_error err = {OC_OK, ""};
     oc_tensors *ours = NULL, *start = NULL;
     snprintf(model, sizeof model, "%s/models/%s", OC_TEST_DATA, text(run, "model"));
-    oc_save_source source = {model, NULL};
     scratch_make(dir);
-    if (oc_save_model(t->session, t->setup, &source, dir, &err) != OC_OK ||
+    if (oc_save_model(t->session, t->setup, dir, &err) != OC_OK ||
         oc_tensors_open(&start, model, &err) != OC_OK || oc_tensors_open(&ours, dir, &err) != OC_OK)
         fail_msg("%s", err.message);
     const json_t *trained = json_object_get(run, "tensors");

@@ -106,10 +106,8 @@ static void compare_weights(train_case *t, const curve *c, double tolerance) {
     char path[SCRATCH_BYTES], dir[SCRATCH_BYTES];
     oc_error err = {OC_OK, ""};
     oc_tensors *ours = NULL, *theirs = NULL;
-    oc_save_source source = {c->dir, NULL};
     scratch_make(dir);
-    if (oc_save_model(t->session, t->setup, &source, dir, &err) != OC_OK)
-        fail_msg("%s", err.message);
+    if (oc_save_model(t->session, t->setup, dir, &err) != OC_OK) fail_msg("%s", err.message);
     scratch_path(path, c->dir, "trained.safetensors");
     if (oc_tensors_open(&theirs, path, &err) != OC_OK) fail_msg("%s", err.message);
     if (oc_tensors_open(&ours, dir, &err) != OC_OK) fail_msg("%s", err.message);

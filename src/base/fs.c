@@ -12,7 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { TREE_DEPTH = 32, COPY_BYTES = 32 << 10 };
+enum { TREE_DEPTH = 32 };
 
 bool oc_fs_exists(const char *path) {
     struct stat st;
@@ -23,6 +23,15 @@ bool oc_fs_is_directory(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
+
+bool oc_fs_identify(const char *path, oc_fs_id *out) {
+    struct stat st;
+    if (stat(path, &st) != 0) return false;
+    *out = (oc_fs_id){(uint64_t)st.st_dev, (uint64_t)st.st_ino};
+    return true;
+}
+
+bool oc_fs_same(oc_fs_id a, oc_fs_id b) { return a.device == b.device && a.inode == b.inode; }
 
 oc_status oc_fs_free_bytes(const char *path, uint64_t *out, oc_error *err) {
     struct statvfs st;
@@ -36,7 +45,23 @@ oc_status oc_fs_free_bytes(const char *path, uint64_t *out, oc_error *err) {
     return OC_OK;
 }
 
-/* Reads to the end of the file rather than trusting its size, which is 0 for /proc and pipes. */
+oc_status oc_fs_list(const char *dir, oc_fs_visit *visit, void *arg, oc_error *err) {
+    DIR *d = opendir(dir);
+    if (!d) return oc_fail_errno(err, OC_E_IO, errno, "%s cannot be listed", dir);
+    oc_status s = OC_OK;
+    while (s == OC_OK) {
+        errno = 0;
+        const struct dirent *e = readdir(d);
+        if (!e && errno) s = oc_fail_errno(err, OC_E_IO, errno, "%s cannot be listed", dir);
+        if (!e) break;
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        s = visit(arg, e->d_name, err);
+    }
+    closedir(d);
+    return s;
+}
+
+/* Reads to the end of the file rather than trusting its size, which is 0 in /proc. */
 static oc_status read_all(int fd, const char *path, size_t most, char **out, size_t *bytes,
                           oc_error *err) {
     char *data = NULL;
@@ -78,12 +103,44 @@ static oc_status read_all(int fd, const char *path, size_t most, char **out, siz
     return OC_OK;
 }
 
+static const char *kind_name(mode_t mode) {
+    return S_ISDIR(mode)    ? "a directory"
+           : S_ISFIFO(mode) ? "a FIFO"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
+static oc_status check_regular(const char *path, const struct stat *st, oc_error *err) {
+    if (S_ISREG(st->st_mode)) return OC_OK;
+    return oc_fail(err, OC_E_IO, "%s: a regular file is needed, and this is %s", path,
+                   kind_name(st->st_mode));
+}
+
+static oc_status cannot_open(const char *path, oc_error *err) {
+    return oc_fail_errno(err, errno == ENOENT ? OC_E_NOTFOUND : OC_E_IO, errno,
+                         "%s: cannot be opened", path);
+}
+
+/* Looked at before it is opened, which may wait or do something, and again after: it may have been
+ * replaced. */
+oc_status oc_fs_open_read(int *out, const char *path, oc_error *err) {
+    struct stat st;
+    if (stat(path, &st) != 0) return cannot_open(path, err);
+    OC_TRY(check_regular(path, &st, err));
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return cannot_open(path, err);
+    oc_status s = fstat(fd, &st) == 0 ? check_regular(path, &st, err) : cannot_open(path, err);
+    if (s != OC_OK)
+        close(fd);
+    else
+        *out = fd;
+    return s;
+}
+
 oc_status oc_fs_read(char **out, size_t *bytes, const char *path, size_t most, oc_error *err) {
+    int fd = -1;
     *out = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return oc_fail_errno(err, errno == ENOENT ? OC_E_NOTFOUND : OC_E_IO, errno,
-                             "%s: cannot be opened", path);
+    OC_TRY(oc_fs_open_read(&fd, path, err));
     oc_status s = read_all(fd, path, most, out, bytes, err);
     close(fd);
     return s;
@@ -94,26 +151,6 @@ static oc_status copy_path(char *dst, const char *path, const char *suffix, oc_e
     if (n < 0 || n >= PATH_MAX)
         return oc_fail(err, OC_E_INVALID, "%s%s: the path is too long", path, suffix);
     return OC_OK;
-}
-
-static oc_status make_directory(const char *path, oc_error *err) {
-    if (mkdir(path, 0777) == 0) return OC_OK;
-    int e = errno;
-    if (oc_fs_is_directory(path)) return OC_OK;
-    return oc_fail_errno(err, e == EEXIST ? OC_E_EXISTS : OC_E_IO, e,
-                         "%s: the directory cannot be made", path);
-}
-
-oc_status oc_fs_make_directories(const char *path, oc_error *err) {
-    char part[PATH_MAX];
-    OC_TRY(copy_path(part, path, "", err));
-    for (char *p = part + 1; part[0] && *p; p++) {
-        if (*p != '/' || p[-1] == '/') continue;
-        *p = '\0';
-        OC_TRY(make_directory(part, err));
-        *p = '/';
-    }
-    return make_directory(part, err);
 }
 
 oc_status oc_fs_sync_directory(const char *path, oc_error *err) {
@@ -127,16 +164,61 @@ oc_status oc_fs_sync_directory(const char *path, oc_error *err) {
     return OC_OK;
 }
 
-static oc_status sync_parent(const char *path, oc_error *err) {
-    char parent[PATH_MAX];
+/* The directory that holds path's own name. */
+static oc_status parent_of(char *parent, const char *path, oc_error *err) {
     OC_TRY(copy_path(parent, path, "", err));
     size_t n = strlen(parent);
     while (n > 1 && parent[n - 1] == '/')
         parent[--n] = '\0';
     char *slash = strrchr(parent, '/');
-    if (!slash) return oc_fs_sync_directory(".", err);
+    if (!slash) return copy_path(parent, ".", "", err);
     slash[slash == parent] = '\0';
+    return OC_OK;
+}
+
+static oc_status sync_parent(const char *path, oc_error *err) {
+    char parent[PATH_MAX];
+    OC_TRY(parent_of(parent, path, err));
     return oc_fs_sync_directory(parent, err);
+}
+
+static bool access_parent(const char *path) {
+    char parent[PATH_MAX];
+    return parent_of(parent, path, NULL) == OC_OK && access(parent, R_OK) == 0;
+}
+
+/* *made: it was not there. A new name is only safe once the directory that holds it is synced; one
+ * that may not be read cannot be. */
+static oc_status make_directory(const char *path, bool *made, oc_error *err) {
+    *made = mkdir(path, 0777) == 0;
+    int e = errno;
+    if (*made) return access_parent(path) ? sync_parent(path, err) : OC_OK;
+    if (oc_fs_is_directory(path)) return OC_OK;
+    return oc_fail_errno(err, e == EEXIST ? OC_E_EXISTS : OC_E_IO, e,
+                         "%s: the directory cannot be made", path);
+}
+
+oc_status oc_fs_make_path(const char *path, size_t *topmost, oc_error *err) {
+    char part[PATH_MAX];
+    bool made;
+    *topmost = 0;
+    OC_TRY(copy_path(part, path, "", err));
+    for (char *p = part + 1; part[0] && *p; p++) {
+        if (*p != '/' || p[-1] == '/') continue;
+        *p = '\0';
+        oc_status s = make_directory(part, &made, err);
+        if (made && *topmost == 0) *topmost = (size_t)(p - part);
+        OC_TRY(s);
+        *p = '/';
+    }
+    oc_status s = make_directory(part, &made, err);
+    if (made && *topmost == 0) *topmost = strlen(part);
+    return s;
+}
+
+oc_status oc_fs_make_directories(const char *path, oc_error *err) {
+    size_t topmost;
+    return oc_fs_make_path(path, &topmost, err);
 }
 
 static int write_all(int fd, const char *data, size_t bytes) {
@@ -150,41 +232,15 @@ static int write_all(int fd, const char *data, size_t bytes) {
     return 0;
 }
 
-/* What a new file is to hold: the bytes, or those of another file. */
-typedef struct content {
-    const void *data;
-    size_t bytes;
-    const char *from; /* NULL: data */
-    int fd;           /* of `from`, open */
-} content;
-
-static oc_status copy_all(int fd, const char *path, const content *c, oc_error *err) {
-    char part[COPY_BYTES];
-    for (;;) {
-        ssize_t n = read(c->fd, part, sizeof part);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return oc_fail_errno(err, OC_E_IO, errno, "%s: cannot be read", c->from);
-        if (n == 0) return OC_OK;
-        int e = write_all(fd, part, (size_t)n);
-        if (e) return oc_fail_errno(err, OC_E_IO, e, "%s: cannot be written", path);
-    }
-}
-
-static oc_status fill(int fd, const char *path, const content *c, oc_error *err) {
-    if (c->from) return copy_all(fd, path, c, err);
-    int e = write_all(fd, c->data, c->bytes);
-    return e ? oc_fail_errno(err, OC_E_IO, e, "%s: cannot be written", path) : OC_OK;
-}
-
-static oc_status write_synced(const char *path, const content *c, oc_error *err) {
+static oc_status write_synced(const char *path, const void *data, size_t bytes, oc_error *err) {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return oc_fail_errno(err, OC_E_IO, errno, "%s: cannot be created", path);
-    oc_status s = fill(fd, path, c, err);
-    int e = s == OC_OK && fsync(fd) ? errno : 0;
+    int e = write_all(fd, data, bytes);
+    if (!e && fsync(fd)) e = errno;
     if (close(fd) && !e) e = errno;
-    if (s == OC_OK && e) s = oc_fail_errno(err, OC_E_IO, e, "%s: cannot be written", path);
-    if (s != OC_OK) unlink(path);
-    return s;
+    if (!e) return OC_OK;
+    unlink(path);
+    return oc_fail_errno(err, OC_E_IO, e, "%s: cannot be written", path);
 }
 
 oc_status oc_fs_rename(const char *from, const char *to, oc_error *err) {
@@ -196,26 +252,12 @@ oc_status oc_fs_rename(const char *from, const char *to, oc_error *err) {
     return sync_parent(to, err);
 }
 
-static oc_status put_atomic(const char *path, const content *c, oc_error *err) {
+oc_status oc_fs_write_atomic(const char *path, const void *data, size_t bytes, oc_error *err) {
     char temporary[PATH_MAX];
     OC_TRY(copy_path(temporary, path, OC_FS_TEMPORARY, err));
-    OC_TRY(write_synced(temporary, c, err));
+    OC_TRY(write_synced(temporary, data, bytes, err));
     oc_status s = oc_fs_rename(temporary, path, err);
     if (s != OC_OK) unlink(temporary);
-    return s;
-}
-
-oc_status oc_fs_write_atomic(const char *path, const void *data, size_t bytes, oc_error *err) {
-    return put_atomic(path, &(content){.data = data, .bytes = bytes}, err);
-}
-
-oc_status oc_fs_copy_atomic(const char *path, const char *from, oc_error *err) {
-    int fd = open(from, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return oc_fail_errno(err, errno == ENOENT ? OC_E_NOTFOUND : OC_E_IO, errno,
-                             "%s: cannot be opened", from);
-    oc_status s = put_atomic(path, &(content){.from = from, .fd = fd}, err);
-    close(fd);
     return s;
 }
 

@@ -1,11 +1,14 @@
 /* json.c - see json.h. */
 #include "base/json.h"
 
+#include "base/fs.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *oc_json_type_name(const json_t *value) {
     if (!value) return "nothing";
@@ -71,10 +74,14 @@ static size_t read_some(void *buffer, size_t size, void *data) {
 
 oc_status oc_json_load(json_t **out, const char *file, oc_json_text text, oc_error *err) {
     *out = NULL;
-    source s = {fopen(file, "re"), 0};
-    if (!s.f)
-        return oc_fail_errno(err, errno == ENOENT ? OC_E_NOTFOUND : OC_E_IO, errno,
-                             "%s: cannot be opened", file);
+    int fd = -1;
+    OC_TRY(oc_fs_open_read(&fd, file, err));
+    source s = {fdopen(fd, "r"), 0};
+    if (!s.f) {
+        oc_status st = oc_fail_errno(err, OC_E_IO, errno, "%s: cannot be opened", file);
+        (void)close(fd);
+        return st;
+    }
     json_error_t e;
     json_t *root = json_load_callback(read_some, &s, flags(text), &e);
     fclose(s.f);
@@ -205,4 +212,19 @@ oc_status oc_json_check_keys(const json_t *object, const char *file, const char 
     }
     json_decref(o);
     return s;
+}
+
+/* Of a container that could not take a value nothing remains. */
+static json_t *whole(json_t *container, bool failed) {
+    if (!failed) return container;
+    json_decref(container);
+    return NULL;
+}
+
+json_t *oc_json_with(json_t *object, const char *key, json_t *value) {
+    return whole(object, json_object_set_new(object, key, value) != 0);
+}
+
+json_t *oc_json_append(json_t *array, json_t *value) {
+    return whole(array, json_array_append_new(array, value) != 0);
 }

@@ -61,6 +61,12 @@ OC_NODISCARD oc_status oc_json_get_array(const json_t *object, const char *file,
 OC_NODISCARD oc_status oc_json_check_keys(const json_t *object, const char *file, const char *what,
                                           const char *const *known, size_t n, oc_error *err);
 
+/* --- Building. NULL stands for a value that there was no memory for: what it is put into becomes
+ * NULL in turn, so that only the whole has to be looked at. Both arguments are taken over. */
+
+json_t *oc_json_with(json_t *object, const char *key, json_t *value);
+json_t *oc_json_append(json_t *array, json_t *value);
+
 /* "an object", "a string", ... for messages. */
 const char *oc_json_type_name(const json_t *value);
 

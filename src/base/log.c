@@ -1,6 +1,7 @@
 /* log.c - see log.h. */
 #include "base/log.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,7 @@ static void put(char *line, size_t n) {
     line[n++] = '\n';
     while (n > 0) {
         ssize_t done = write(STDERR_FILENO, line, n);
+        if (done < 0 && errno == EINTR) continue;
         if (done <= 0) return;
         line += done;
         n -= (size_t)done;

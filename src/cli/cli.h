@@ -1,6 +1,6 @@
 /* cli.h - one function a command. Each takes the resolved configuration and returns the process's
- * exit code: 0 done, 2 refused before the first step, 1 failed later, 130 / 143 stopped. They print
- * results on stdout and everything else on stderr. */
+ * exit code: 0 done, 2 refused before the first step, 1 failed later, 129 / 130 / 143 stopped. They
+ * print results on stdout and everything else on stderr. */
 #ifndef OC_CLI_H
 #define OC_CLI_H
 

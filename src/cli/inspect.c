@@ -8,10 +8,13 @@
 #include "tensor/foreign.h"
 #include "tensor/safetensors.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+static oc_status no_memory(oc_error *err) {
+    return oc_fail(err, OC_E_MEMORY, "no memory to tell what there is");
+}
 
 static char *path_join(const char *dir, const char *name) {
     size_t n = strlen(dir) + strlen(name) + 2;
@@ -30,7 +33,7 @@ static bool has_file(const char *dir, const char *name) {
 static json_t *tensor_json(const oc_tensors *t, const oc_tensor_info *x) {
     json_t *shape = json_array();
     for (int32_t i = 0; i < x->ndim; i++)
-        (void)json_array_append_new(shape, json_integer((json_int_t)x->dims[i]));
+        shape = oc_json_append(shape, json_integer((json_int_t)x->dims[i]));
     return json_pack("{s:s, s:s, s:o, s:I, s:s}", "name", x->name, "dtype",
                      oc_file_dtype_name(x->dtype), "shape", shape, "bytes", (json_int_t)x->bytes,
                      "file", oc_tensors_file(t, x->file));
@@ -43,7 +46,7 @@ static json_t *tensors_json(const oc_tensors *t) {
         const oc_tensor_info *x = oc_tensors_at(t, i);
         elements += x->elements;
         bytes += x->bytes;
-        (void)json_array_append_new(list, tensor_json(t, x));
+        list = oc_json_append(list, tensor_json(t, x));
     }
     return json_pack("{s:o, s:I, s:I, s:i}", "tensors", list, "elements", (json_int_t)elements,
                      "bytes", (json_int_t)bytes, "files", (int)oc_tensors_file_count(t));
@@ -67,57 +70,77 @@ static bool checkpoint_step(const char *name, long long *step) {
     return true;
 }
 
-static uint64_t directory_bytes(const char *dir) {
-    uint64_t bytes = 0;
-    DIR *d = opendir(dir);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        struct stat st;
-        char *path = path_join(dir, e->d_name);
-        if (path && stat(path, &st) == 0 && S_ISREG(st.st_mode)) bytes += (uint64_t)st.st_size;
-        free(path);
-    }
-    if (d) closedir(d);
-    return bytes;
+typedef struct folder {
+    const char *dir;
+    uint64_t bytes;
+    json_t *list; /* of checkpoints, by step */
+} folder;
+
+static oc_status add_bytes(void *arg, const char *name, oc_error *err) {
+    folder *f = arg;
+    struct stat st;
+    char *path = path_join(f->dir, name);
+    if (!path) return no_memory(err);
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) f->bytes += (uint64_t)st.st_size;
+    free(path);
+    return OC_OK;
 }
 
-/* Sorted by step. NULL: dir holds none. */
-static json_t *checkpoints_json(const char *dir) {
-    json_t *list = NULL;
-    DIR *d = opendir(dir);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        long long step;
-        if (!checkpoint_step(e->d_name, &step)) continue;
-        char *path = path_join(dir, e->d_name);
-        json_t *x = json_pack("{s:s, s:I, s:I, s:b}", "name", e->d_name, "step", (json_int_t)step,
-                              "bytes", (json_int_t)(path ? directory_bytes(path) : 0), "model",
-                              path && (has_file(path, "model.safetensors") ||
-                                       has_file(path, "model.safetensors.index.json")));
-        free(path);
-        if (!list) list = json_array();
-        size_t at = 0;
-        while (at < json_array_size(list) &&
-               json_integer_value(json_object_get(json_array_get(list, at), "step")) < step)
-            at++;
-        (void)json_array_insert_new(list, at, x);
-    }
-    if (d) closedir(d);
-    return list;
+static size_t place_of(const json_t *list, long long step) {
+    size_t at = 0;
+    while (at < json_array_size(list) &&
+           json_integer_value(json_object_get(json_array_get(list, at), "step")) < step)
+        at++;
+    return at;
+}
+
+static oc_status put_checkpoint(folder *f, const char *name, const char *path, oc_error *err) {
+    folder inside = {.dir = path};
+    long long step = 0;
+    (void)checkpoint_step(name, &step);
+    OC_TRY(oc_fs_list(path, add_bytes, &inside, err));
+    bool model =
+        has_file(path, "model.safetensors") || has_file(path, "model.safetensors.index.json");
+    json_t *x = json_pack("{s:s, s:I, s:I, s:b}", "name", name, "step", (json_int_t)step, "bytes",
+                          (json_int_t)inside.bytes, "model", model);
+    if (!f->list) f->list = json_array();
+    return json_array_insert_new(f->list, place_of(f->list, step), x) == 0 ? OC_OK : no_memory(err);
+}
+
+static oc_status add_checkpoint(void *arg, const char *name, oc_error *err) {
+    folder *f = arg;
+    long long step;
+    if (!checkpoint_step(name, &step)) return OC_OK;
+    char *path = path_join(f->dir, name);
+    if (!path) return no_memory(err);
+    oc_status st = oc_fs_is_directory(path) ? put_checkpoint(f, name, path, err) : OC_OK;
+    free(path);
+    return st;
+}
+
+/* Sorted by step. *out NULL: dir holds none. */
+static oc_status checkpoints_json(json_t **out, const char *dir, oc_error *err) {
+    folder f = {.dir = dir};
+    oc_status st = oc_fs_list(dir, add_checkpoint, &f, err);
+    if (st != OC_OK) json_decref(f.list);
+    *out = st == OC_OK ? f.list : NULL;
+    return st;
 }
 
 static oc_status add_tensors(json_t *out, const char *path, oc_error *err) {
     oc_tensors *t = NULL;
     OC_TRY(oc_tensors_open(&t, path, err));
-    (void)json_object_update_new(out, tensors_json(t));
+    json_t *all = tensors_json(t);
     oc_tensors_close(t);
-    return OC_OK;
+    return json_object_update_new(out, all) == 0 ? OC_OK : no_memory(err);
 }
 
 static oc_status add_model(json_t *out, const char *path, oc_error *err) {
     oc_model *m = NULL;
     OC_TRY(oc_model_open_trained(&m, path, err));
-    (void)json_object_set_new(out, "model", model_json(m));
+    json_t *model = model_json(m);
     oc_model_close(m);
-    return OC_OK;
+    return json_object_set_new(out, "model", model) == 0 ? OC_OK : no_memory(err);
 }
 
 static oc_status inspect(json_t *out, const char *path, oc_error *err) {
@@ -136,11 +159,11 @@ static oc_status inspect(json_t *out, const char *path, oc_error *err) {
         found = true;
         OC_TRY(add_tensors(out, path, err));
     }
-    json_t *checkpoints = checkpoints_json(path);
-    if (checkpoints) {
-        found = true;
-        (void)json_object_set_new(out, "checkpoints", checkpoints);
-    }
+    json_t *checkpoints = NULL;
+    OC_TRY(checkpoints_json(&checkpoints, path, err));
+    if (checkpoints && json_object_set_new(out, "checkpoints", checkpoints) != 0)
+        return no_memory(err);
+    found |= checkpoints != NULL;
     if (found) return OC_OK;
     char told[900];
     if (oc_foreign_directory(path, told, sizeof told))
@@ -203,6 +226,7 @@ static void print_checkpoints(const json_t *list) {
 
 int oc_cmd_inspect(oc_config *c) {
     oc_error err = {OC_OK, ""};
+    int code = OC_EXIT_DONE;
     json_t *out = json_pack("{s:s}", "path", c->path);
     if (!out) {
         oc_log(OC_LOG_ERROR, "%s: the path is not valid UTF-8", c->path);
@@ -214,13 +238,15 @@ int oc_cmd_inspect(oc_config *c) {
         return OC_EXIT_REFUSED;
     }
     if (c->json) {
-        (void)json_dumpf(out, stdout, JSON_INDENT(2));
-        printf("\n");
+        bool done = json_dumpf(out, stdout, JSON_INDENT(2)) == 0;
+        if (done) (void)putchar('\n');
+        if (!done) oc_log(OC_LOG_ERROR, "the result could not be written to standard output");
+        code = done ? OC_EXIT_DONE : OC_EXIT_FAILED;
     } else {
         if (json_object_get(out, "model")) print_model(json_object_get(out, "model"));
         if (json_object_get(out, "tensors")) print_tensors(out);
         print_checkpoints(json_object_get(out, "checkpoints"));
     }
     json_decref(out);
-    return OC_EXIT_DONE;
+    return code;
 }

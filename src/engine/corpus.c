@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { PATH_BYTES = 4096 };
 
@@ -111,6 +110,7 @@ oc_status oc_corpus_open_tokenizer(oc_setup *s, oc_error *err) {
     const char *text = first_text(&s->files);
     if (!text) text = first_text(&s->eval_files);
     if (!asked) OC_TRY(has_tokenizer(c, &found, err));
+    if (s->source) found = oc_source_has_tokenizer(s->source);
     if (!asked && data && !text) return OC_OK;
     if (found) {
         OC_TRY(open_files_of(s, err));
@@ -127,12 +127,11 @@ oc_status oc_corpus_open_tokenizer(oc_setup *s, oc_error *err) {
 /* A file below a directory of --data, which the command line does not name. */
 static oc_status check_written(const oc_config *c, const oc_data_files *f, oc_error *err) {
     const char *const names[] = {"log", "trace"}, *const paths[] = {c->log_path, c->trace_path};
-    struct stat ours, data;
+    oc_fs_id ours, data;
     for (int k = 0; k < 2; k++) {
-        if (!paths[k] || stat(paths[k], &ours) != 0) continue;
+        if (!paths[k] || !oc_fs_identify(paths[k], &ours)) continue;
         for (int32_t i = 0; i < f->n; i++)
-            if (stat(f->paths[i], &data) == 0 && data.st_dev == ours.st_dev &&
-                data.st_ino == ours.st_ino)
+            if (oc_fs_identify(f->paths[i], &data) && oc_fs_same(data, ours))
                 return oc_fail(err, OC_E_INVALID,
                                "--%s %s would overwrite a file of the data: give another file",
                                names[k], paths[k]);

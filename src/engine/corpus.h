@@ -22,8 +22,8 @@ OC_NODISCARD oc_status oc_corpus_find_files(oc_setup *setup, oc_error *err);
 /* For the set-up: its tokenizer, which serves all data, when that has text or, without data, when
  * --tokenizer is given. setup's model and files are there. */
 OC_NODISCARD oc_status oc_corpus_open_tokenizer(oc_setup *setup, oc_error *err);
-/* Host bytes of the tokenizer, and of the data sets and feeds over setup's files once they are
- * open, by the batch and placement of build. */
+/* Host bytes of the tokenizer, and of the data sets and feeds over
+ * setup's files once they are open, by the batch and placement of build. */
 uint64_t oc_corpus_bytes(const oc_setup *setup, const oc_build_spec *build);
 
 /* files: those of setup, or others. train: in steps, shuffled where the configuration says so; else

@@ -66,7 +66,7 @@ static json_t *tier_json(const oc_setup *s, oc_tier tier) {
     json_t *uses = json_object();
     for (int u = 0; u < OC_USE_COUNT; u++) {
         uint64_t bytes = oc_setup_use_bytes(s, tier, (oc_use)u);
-        (void)json_object_set_new(uses, oc_use_name((oc_use)u), json_integer((json_int_t)bytes));
+        uses = oc_json_with(uses, oc_use_name((oc_use)u), json_integer((json_int_t)bytes));
     }
     return json_pack("{s:I,s:o}", "bytes", (json_int_t)oc_setup_tier_bytes(s, tier), "by_use",
                      uses);
@@ -110,8 +110,7 @@ static json_t *block_json(const oc_setup *s, int32_t i) {
                   {"v", d->v[i], OC_F32}};
     for (int k = 0; k < 4; k++)
         if (states[k].id != OC_NO_BUFFER)
-            (void)json_object_set_new(row, states[k].name,
-                                      home_json(h.optimizer, states[k].format));
+            row = oc_json_with(row, states[k].name, home_json(h.optimizer, states[k].format));
     return row;
 }
 
@@ -120,7 +119,7 @@ static json_t *homes_json(const oc_setup *s) {
     const char *states = common_tier(s, false);
     json_t *blocks = json_array();
     for (int32_t i = 0; i < s->model->n_blocks; i++)
-        (void)json_array_append_new(blocks, block_json(s, i));
+        blocks = oc_json_append(blocks, block_json(s, i));
     return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o}", "weights", common_tier(s, true), "gradients",
                      states, "master", states, "moments", states, "activations",
                      p->act_slots ? "host" : oc_tier_name(p->compute), "blocks", blocks);
@@ -131,9 +130,9 @@ static json_t *kept_json(const oc_setup *s) {
     json_t *kept = json_object();
     for (int v = 0; v < OC_SAVED_COUNT; v++)
         if (oc_program_backward_reads(&s->model->decoder, (oc_saved)v))
-            (void)json_object_set_new(kept, oc_saved_name((oc_saved)v),
-                                      json_integer(oc_build_kept(&s->build, (oc_saved)v)));
-    (void)json_object_set_new(kept, "logits", json_integer(s->build.place.kept_logits));
+            kept = oc_json_with(kept, oc_saved_name((oc_saved)v),
+                                json_integer(oc_build_kept(&s->build, (oc_saved)v)));
+    kept = oc_json_with(kept, "logits", json_integer(s->build.place.kept_logits));
     return kept;
 }
 
@@ -142,15 +141,15 @@ static json_t *waiting_json(const oc_setup *s) {
     json_t *waiting = json_object();
     for (int v = 0; v < OC_SAVED_COUNT; v++)
         if (oc_program_backward_reads(&s->model->decoder, (oc_saved)v))
-            (void)json_object_set_new(waiting, oc_saved_name((oc_saved)v),
-                                      json_integer(oc_build_away_saved(&s->build, (oc_saved)v)));
+            waiting = oc_json_with(waiting, oc_saved_name((oc_saved)v),
+                                   json_integer(oc_build_away_saved(&s->build, (oc_saved)v)));
     return waiting;
 }
 
 oc_status oc_setup_print_json(const oc_setup *s, FILE *to, oc_error *err) {
     json_t *tiers = json_object();
     for (int t = 0; t < OC_TIER_COUNT; t++)
-        (void)json_object_set_new(tiers, oc_tier_name((oc_tier)t), tier_json(s, (oc_tier)t));
+        tiers = oc_json_with(tiers, oc_tier_name((oc_tier)t), tier_json(s, (oc_tier)t));
     const oc_placement *p = &s->build.place;
     json_t *placement =
         json_pack("{s:b,s:i,s:i,s:i,s:o,s:o,s:i,s:I}", "resident", p->resident, "slots", p->slots,

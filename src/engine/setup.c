@@ -125,6 +125,7 @@ static oc_status open_model(oc_setup *s, FILE *notes, oc_error *err) {
     const oc_config *c = s->config;
     const char *dir = c->model_dir ? c->model_dir : c->init_dir;
     if (!dir) return oc_fail(err, OC_E_INVALID, "--model DIR or --init DIR is needed");
+    if (s->train) OC_TRY(oc_source_open(&s->source, c, err));
     if (c->model_dir)
         OC_TRY(oc_model_open_trained(&s->model, dir, err));
     else
@@ -142,7 +143,9 @@ static oc_status open_model(oc_setup *s, FILE *notes, oc_error *err) {
 static uint64_t measure_foreign(const oc_setup *s) {
     enum { STACK_BYTES = 16 << 10, ONCE_BYTES = 768 << 10, STEP_BYTES = 256 << 10 };
     uint64_t threads = (uint64_t)oc_pool_cores(s->pool) + 2 * OC_LANE_COUNT;
-    return oc_align_up(oc_mem_rss() + threads * STACK_BYTES + ONCE_BYTES, STEP_BYTES);
+    uint64_t here = oc_mem_rss(), kept = oc_source_bytes(s->source); /* which is planned */
+    return oc_align_up(here - oc_min_u64(kept, here) + threads * STACK_BYTES + ONCE_BYTES,
+                       STEP_BYTES);
 }
 
 /* Before anything planned is there, so that none of it is counted as foreign; what is measured as
@@ -155,7 +158,8 @@ static void measure_host(oc_setup *s) {
     s->budget[OC_TIER_HOST] =
         c->host_memory != UINT64_MAX ? c->host_memory : oc_mem_available() + oc_mem_rss();
     s->budget[OC_TIER_NVME] = 0;
-    s->staging_bytes = oc_model_staging_bytes(s->model) + oc_setup_bounce_bytes(s);
+    s->staging_bytes =
+        oc_model_staging_bytes(s->model) + oc_setup_bounce_bytes(s) + oc_source_bytes(s->source);
 }
 
 oc_run_spec oc_setup_run_spec(const oc_setup *s) {
@@ -207,10 +211,10 @@ static oc_status place_auto(oc_setup *s, oc_error *err) {
 
 static oc_status open_all(oc_setup *s, FILE *notes, oc_error *err) {
     const oc_config *c = s->config;
+    s->train = c->command != OC_CMD_EVAL;
     OC_TRY(open_model(s, notes, err));
     OC_TRY(open_device(s, err));
     resolve_dtype(s);
-    s->train = c->command != OC_CMD_EVAL;
     OC_TRY(resolve_batch(s, err));
     if (s->train && c->early_updates == OC_EARLY_ON)
         OC_TRY(oc_config_check_early(c, s->dtype, s->build.micros, err));
@@ -225,6 +229,7 @@ static oc_status open_all(oc_setup *s, FILE *notes, oc_error *err) {
     OC_TRY(oc_corpus_find_files(s, err));
     measure_host(s);
     OC_TRY(oc_corpus_open_tokenizer(s, err));
+    if (s->source) OC_TRY(oc_source_check(s->source, err));
     size_programs(s);
     OC_TRY(place_auto(s, err));
     return build(s, err);
@@ -255,6 +260,7 @@ void oc_setup_close(oc_setup *s) {
     oc_device_close(s->host);
     oc_pool_close(s->pool);
     oc_model_close(s->model);
+    oc_source_close(s->source);
     free(s);
 }
 

@@ -9,6 +9,7 @@
 #include "build/build.h"
 #include "config/config.h"
 #include "data/dataset.h"
+#include "engine/source.h"
 #include "model/program.h"
 #include "run/run.h"
 #include "tokenizer/tokenizer.h"
@@ -24,6 +25,7 @@ typedef struct oc_homes_wish {
 
 typedef struct oc_setup {
     const oc_config *config; /* borrowed */
+    oc_source *source;       /* training: what is saved again; NULL: an evaluation */
     oc_model *model;
     oc_pool *pool;
     oc_device *device;               /* computes */
@@ -43,7 +45,7 @@ typedef struct oc_setup {
     /* planned, on the host, outside the arenas */
     uint64_t text_bytes;    /* tokenizer, data sets, feeds */
     uint64_t plan_bytes;    /* plans, executor, trace */
-    uint64_t staging_bytes; /* while a model is read or written */
+    uint64_t staging_bytes; /* while a model is read or written; and its small files */
     uint64_t foreign_bytes; /* libraries, code, stacks: measured at start, plus a reserve */
     int64_t global_batch;   /* sequences a step */
     bool train;

@@ -21,12 +21,12 @@ OC_NODISCARD oc_status oc_progress_open(oc_progress **out, const oc_progress_spe
                                         oc_error *err);
 /* The run begins: what the log held goes. */
 OC_NODISCARD oc_status oc_progress_start(oc_progress *p, oc_error *err);
-/* A log that was made for a run that did not begin is removed. */
+/* Says how many rows the log lacks. */
 void oc_progress_close(oc_progress *p);
-/* One step is done; stats: the lanes' totals since start. */
-OC_NODISCARD oc_status oc_progress_step(oc_progress *p, uint64_t step, const oc_result_cell *r,
-                                        uint64_t tokens, const oc_lane_stats stats[OC_LANE_COUNT],
-                                        oc_error *err);
+/* One step is done; stats: the lanes' totals since start. A row that cannot be written is missing
+ * from the log, which is said, and the run goes on. */
+void oc_progress_step(oc_progress *p, uint64_t step, const oc_result_cell *r, uint64_t tokens,
+                      const oc_lane_stats stats[OC_LANE_COUNT]);
 /* Time that is not training (evaluation, saving) does not count for the next step. */
 void oc_progress_skip_time(oc_progress *p);
 /* A line of its own, between progress lines. */

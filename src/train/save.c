@@ -8,8 +8,6 @@
 #include "config/output_names.h"
 #include "model/load.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,82 +58,55 @@ static const char *torch_name(oc_dtype t) {
     return t == OC_F32 ? "float32" : t == OC_BF16 ? "bfloat16" : "float16";
 }
 
-/* The config as it was, but for the dtype under each key it used ("dtype" when it had none). */
-static oc_status write_config(const oc_setup *setup, const char *from, const char *dir,
-                              oc_error *err) {
-    char path[PATH_BYTES];
-    if (oc_fs_is_directory(from))
-        OC_TRY(join(path, from, "config.json", err));
-    else if (snprintf(path, sizeof path, "%s", from) >= (int)sizeof path)
-        return oc_fail(err, OC_E_INVALID, "the path %s is too long", from);
-    json_t *root = NULL;
-    OC_TRY(oc_json_load(&root, path, OC_JSON_NO_NUL, err));
-    const char *dtype = torch_name(setup->dtype);
-    bool old = json_object_get(root, "torch_dtype") != NULL;
-    if (old) (void)json_object_set_new(root, "torch_dtype", json_string(dtype));
+/* Under each key that the config used; "dtype" when it had none. */
+static bool set_dtype(json_t *root, const char *dtype) {
+    bool old = json_object_get(root, "torch_dtype") != NULL, done = true;
+    if (old) done = json_object_set_new(root, "torch_dtype", json_string(dtype)) == 0;
     if (!old || json_object_get(root, "dtype"))
-        (void)json_object_set_new(root, "dtype", json_string(dtype));
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+        done = json_object_set_new(root, "dtype", json_string(dtype)) == 0 && done;
+    return done;
+}
+
+/* The config as it was, but for the dtype. */
+static oc_status write_config(const oc_setup *setup, const char *dir, oc_error *err) {
+    char path[PATH_BYTES];
+    const oc_source_file *f = oc_source_config(setup->source);
+    json_t *root = NULL;
+    OC_TRY(join(path, dir, "config.json", err));
+    OC_TRY(oc_json_parse(&root, f->data, f->bytes, oc_source_config_path(setup->source), 1,
+                         OC_JSON_NO_NUL, err));
+    char *text = set_dtype(root, torch_name(setup->dtype))
+                     ? json_dumps(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER)
+                     : NULL;
     json_decref(root);
     if (!text) return oc_fail(err, OC_E_MEMORY, "no memory for config.json");
-    oc_status st = join(path, dir, "config.json", err);
-    if (st == OC_OK) st = oc_fs_write_atomic(path, text, strlen(text), err);
+    oc_status st = oc_fs_write_atomic(path, text, strlen(text), err);
     free(text);
     return st;
 }
 
-static oc_status copy_file(const char *from_dir, const char *name, const char *dir, oc_error *err) {
-    char from[PATH_BYTES], to[PATH_BYTES];
-    OC_TRY(join(from, from_dir, name, err));
-    OC_TRY(join(to, dir, name, err));
-    if (!oc_fs_exists(from)) return OC_OK;
-    return oc_fs_copy_atomic(to, from, err);
-}
-
-/* What may stand beside config.json and the weights. */
-static const char *const companions[] = {"tokenizer.json",
-                                         "tokenizer_config.json",
-                                         "special_tokens_map.json",
-                                         "added_tokens.json",
-                                         "vocab.json",
-                                         "merges.txt",
-                                         "tokenizer.model",
-                                         "chat_template.jinja",
-                                         "chat_template.json",
-                                         "spiece.model",
-                                         "generation_config.json"};
-enum { COMPANIONS = sizeof companions / sizeof *companions };
-
-static bool is_companion(const char *name) {
-    for (size_t i = 0; i < COMPANIONS; i++)
-        if (strcmp(name, companions[i]) == 0) return true;
-    return false;
-}
-
-static bool has_tokenizer(const char *dir) {
-    char path[PATH_BYTES];
-    return join(path, dir, "tokenizer.json", NULL) == OC_OK && oc_fs_exists(path);
-}
-
-/* The files of the tokenizer as they are; the built-in one, which may have none, is written out.
- * generation_config.json speaks of the model's own tokens: with another tokenizer it would stop at
+/* generation_config.json speaks of the model's own tokens: with another tokenizer it would stop at
  * the wrong ones. */
-static oc_status write_tokenizer(const oc_setup *setup, const oc_save_source *source,
-                                 const char *dir, oc_error *err) {
-    const char *from = setup->config->tokenizer;
-    bool bytes = from && strcmp(from, "bytes") == 0;
-    if (!from) from = source->model_dir;
-    if (source->tokenizer && (bytes || !has_tokenizer(from)))
-        OC_TRY(oc_tokenizer_save(source->tokenizer, dir, err));
-    else if (!bytes && oc_fs_is_directory(from))
-        for (size_t i = 0; i < COMPANIONS; i++)
-            OC_TRY(copy_file(from, companions[i], dir, err));
-    if (setup->config->tokenizer || !oc_fs_is_directory(source->model_dir)) return OC_OK;
-    return copy_file(source->model_dir, "generation_config.json", dir, err);
+static bool is_saved(const oc_setup *setup, const char *name) {
+    return !setup->built_in || strcmp(name, "generation_config.json") == 0;
 }
 
-oc_status oc_save_model(oc_session *s, const oc_setup *setup, const oc_save_source *source,
-                        const char *dir, oc_error *err) {
+/* The files of the tokenizer as they were; the built-in one, which may have none, is written out.
+ */
+static oc_status write_tokenizer(const oc_setup *setup, const char *dir, oc_error *err) {
+    char path[PATH_BYTES];
+    const char *name;
+    const oc_source_file *f;
+    if (setup->built_in) OC_TRY(oc_tokenizer_save(setup->tokenizer, dir, err));
+    for (size_t i = 0; (f = oc_source_beside(setup->source, i, &name)); i++) {
+        if (!f->data || !is_saved(setup, name)) continue;
+        OC_TRY(join(path, dir, name, err));
+        OC_TRY(oc_fs_write_atomic(path, f->data, f->bytes, err));
+    }
+    return OC_OK;
+}
+
+oc_status oc_save_model(oc_session *s, const oc_setup *setup, const char *dir, oc_error *err) {
     uint64_t room = 0, need = oc_save_bytes(setup);
     OC_TRY(oc_fs_free_bytes(dir, &room, err));
     if (room < need)
@@ -145,8 +116,8 @@ oc_status oc_save_model(oc_session *s, const oc_setup *setup, const oc_save_sour
             "another --output",
             dir, (unsigned long long)room, (unsigned long long)need);
     OC_TRY(oc_session_drain(s, err));
-    OC_TRY(write_config(setup, source->model_dir, dir, err));
-    OC_TRY(write_tokenizer(setup, source, dir, err));
+    OC_TRY(write_config(setup, dir, err));
+    OC_TRY(write_tokenizer(setup, dir, err));
     return write_weights(s, setup, dir, err);
 }
 
@@ -190,46 +161,61 @@ static oc_status place_file(const char *from, const char *dir, const char *name,
     return oc_fs_remove_temporary(link_name, err);
 }
 
+/* What a directory is gone through for. */
+typedef struct replacement {
+    const char *from, *dir;
+    bool weights;
+} replacement;
+
+static oc_status place_one(void *arg, const char *name, oc_error *err) {
+    const replacement *r = arg;
+    if (name[0] == '.' || is_weights(name) != r->weights) return OC_OK;
+    return place_file(r->from, r->dir, name, err);
+}
+
 /* Every file of `from` into dir: weights in the second pass, so that a new config never stands
  * beside weights that are missing. */
 static oc_status place_files(const char *from, const char *dir, bool weights, oc_error *err) {
-    DIR *d = opendir(from);
-    if (!d) return oc_fail_errno(err, OC_E_IO, errno, "%s cannot be listed", from);
-    oc_status st = OC_OK;
-    for (struct dirent *e = readdir(d); e && st == OC_OK; e = readdir(d)) {
-        if (e->d_name[0] == '.' || is_weights(e->d_name) != weights) continue;
-        st = place_file(from, dir, e->d_name, err);
-    }
-    (void)closedir(d);
-    return st;
+    replacement r = {from, dir, weights};
+    return oc_fs_list(from, place_one, &r, err);
+}
+
+static oc_status drop_one(void *arg, const char *name, oc_error *err) {
+    const replacement *r = arg;
+    char path[PATH_BYTES], gone[PATH_BYTES];
+    if (r->weights ? !is_weights(name) : !oc_source_is_beside(name)) return OC_OK;
+    OC_TRY(join(path, r->from, name, err));
+    if (oc_fs_exists(path)) return OC_OK;
+    OC_TRY(join(path, r->dir, name, err));
+    OC_TRY(join(gone, r->dir, stale, err));
+    OC_TRY(oc_fs_rename(path, gone, err));
+    return oc_fs_remove_temporary(gone, err);
 }
 
 /* What an earlier model in dir has and `from` does not replace: shards by another number, or
  * (weights false) a tokenizer. */
 static oc_status drop_old(const char *from, const char *dir, bool weights, oc_error *err) {
-    char path[PATH_BYTES], gone[PATH_BYTES];
-    DIR *d = opendir(dir);
-    if (!d) return oc_fail_errno(err, OC_E_IO, errno, "%s cannot be listed", dir);
-    oc_status st = join(gone, dir, stale, err);
-    for (struct dirent *e = readdir(d); e && st == OC_OK; e = readdir(d)) {
-        if (weights ? !is_weights(e->d_name) : !is_companion(e->d_name)) continue;
-        st = join(path, from, e->d_name, err);
-        if (st != OC_OK || oc_fs_exists(path)) continue;
-        st = join(path, dir, e->d_name, err);
-        if (st == OC_OK) st = oc_fs_rename(path, gone, err);
-        if (st == OC_OK) st = oc_fs_remove_temporary(gone, err);
-    }
-    (void)closedir(d);
-    return st;
+    replacement r = {from, dir, weights};
+    return oc_fs_list(dir, drop_one, &r, err);
 }
 
-static bool holds(const char *dir, bool (*is)(const char *name)) {
-    bool found = false;
-    DIR *d = opendir(dir);
-    for (struct dirent *e; d && !found && (e = readdir(d));)
-        found = is(e->d_name);
-    if (d) (void)closedir(d);
-    return found;
+typedef struct search {
+    bool (*is)(const char *name);
+    bool found;
+} search;
+
+static oc_status look_at(void *arg, const char *name, oc_error *err) {
+    search *s = arg;
+    (void)err;
+    s->found |= s->is(name);
+    return OC_OK;
+}
+
+static oc_status holds(bool *found, const char *dir, bool (*is)(const char *name), oc_error *err) {
+    search s = {is, false};
+    OC_TRY(oc_fs_list(dir, look_at, &s, err));
+    *found = s.found;
+    return OC_OK;
 }
 
 /* A model that is ready takes its place; one that is not there is fine. */
@@ -238,9 +224,11 @@ static oc_status finish_final(const char *dir, oc_error *err) {
     OC_TRY(join(from, dir, ready, err));
     OC_TRY(join(to, dir, moving, err));
     if (oc_fs_exists(from)) {
+        bool model = false;
+        OC_TRY(holds(&model, dir, is_weights, err));
         /* without an earlier model, tokenizer files there are the user's; weights go last, since
          * they tell that there is one */
-        if (holds(dir, is_weights)) OC_TRY(drop_old(from, dir, false, err));
+        if (model) OC_TRY(drop_old(from, dir, false, err));
         OC_TRY(drop_old(from, dir, true, err));
         OC_TRY(oc_fs_rename(from, to, err));
     }
@@ -261,7 +249,9 @@ static oc_status write_run(const oc_setup *setup, const char *dir, oc_error *err
 
 oc_status oc_save_run(const oc_setup *setup, const char *dir, oc_error *err) {
     char temporary[PATH_BYTES];
-    if (!holds(dir, is_weights)) return write_run(setup, dir, err);
+    bool model = false;
+    OC_TRY(holds(&model, dir, is_weights, err));
+    if (!model) return write_run(setup, dir, err);
     OC_TRY(join(temporary, dir, building, err));
     OC_TRY(oc_fs_make_directories(temporary, err));
     return write_run(setup, temporary, err);
@@ -274,14 +264,13 @@ void oc_save_discard(const char *dir) {
         (void)!oc_fs_remove_temporary(temporary, &ignored);
 }
 
-oc_status oc_save_final(oc_session *s, const oc_setup *setup, const oc_save_source *source,
-                        const char *dir, oc_error *err) {
+oc_status oc_save_final(oc_session *s, const oc_setup *setup, const char *dir, oc_error *err) {
     char temporary[PATH_BYTES], whole[PATH_BYTES];
     OC_TRY(join(temporary, dir, building, err));
     OC_TRY(join(whole, dir, ready, err));
     OC_TRY(oc_fs_remove_temporary(temporary, err));
     OC_TRY(oc_fs_make_directories(temporary, err));
-    oc_status st = oc_save_model(s, setup, source, temporary, err);
+    oc_status st = oc_save_model(s, setup, temporary, err);
     if (st == OC_OK) st = write_run(setup, temporary, err);
     if (st == OC_OK) st = oc_fs_rename(temporary, whole, err);
     if (st != OC_OK) {
@@ -317,19 +306,27 @@ static oc_status remove_checkpoint(const char *dir, uint64_t step, oc_error *err
     return oc_fs_remove_temporary(gone, err);
 }
 
+typedef struct steps {
+    int32_t count;
+    uint64_t least;
+} steps;
+
+static oc_status count_step(void *arg, const char *name, oc_error *err) {
+    steps *s = arg;
+    uint64_t step;
+    (void)err;
+    if (!checkpoint_step(name, &step)) return OC_OK;
+    s->count++;
+    s->least = oc_min_u64(s->least, step);
+    return OC_OK;
+}
+
 /* The checkpoints of DIR and the least step among them. */
 static oc_status oldest(const char *dir, int32_t *count, uint64_t *least, oc_error *err) {
-    DIR *d = opendir(dir);
-    if (!d) return oc_fail_errno(err, OC_E_IO, errno, "%s cannot be listed", dir);
-    *count = 0;
-    *least = UINT64_MAX;
-    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
-        uint64_t step;
-        if (!checkpoint_step(e->d_name, &step)) continue;
-        ++*count;
-        *least = oc_min_u64(*least, step);
-    }
-    (void)closedir(d);
+    steps s = {0, UINT64_MAX};
+    OC_TRY(oc_fs_list(dir, count_step, &s, err));
+    *count = s.count;
+    *least = s.least;
     return OC_OK;
 }
 
@@ -344,8 +341,8 @@ static oc_status prune(const char *dir, int32_t keep, oc_error *err) {
     return OC_OK;
 }
 
-oc_status oc_save_checkpoint(oc_session *s, const oc_setup *setup, const oc_save_source *source,
-                             const char *dir, uint64_t step, int32_t keep, oc_error *err) {
+oc_status oc_save_checkpoint(oc_session *s, const oc_setup *setup, const char *dir, uint64_t step,
+                             int32_t keep, oc_error *err) {
     char path[PATH_BYTES], temporary[PATH_BYTES], name[64];
     (void)snprintf(name, sizeof name, "checkpoint-%llu", (unsigned long long)step);
     OC_TRY(join(path, dir, name, err));
@@ -354,7 +351,7 @@ oc_status oc_save_checkpoint(oc_session *s, const oc_setup *setup, const oc_save
     OC_TRY(join(temporary, dir, name, err));
     OC_TRY(oc_fs_remove_temporary(temporary, err));
     OC_TRY(oc_fs_make_directories(temporary, err));
-    oc_status st = oc_save_model(s, setup, source, temporary, err);
+    oc_status st = oc_save_model(s, setup, temporary, err);
     if (st == OC_OK && oc_fs_exists(path)) st = remove_checkpoint(dir, step, err);
     if (st == OC_OK) st = oc_fs_rename(temporary, path, err);
     if (st != OC_OK) {
@@ -363,6 +360,27 @@ oc_status oc_save_checkpoint(oc_session *s, const oc_setup *setup, const oc_save
         return st;
     }
     return prune(dir, keep, err);
+}
+
+static bool is_checkpoint(const char *name) {
+    uint64_t step;
+    return checkpoint_step(name, &step);
+}
+
+static bool is_model(const char *name) {
+    return strcmp(name, "model.safetensors") == 0 ||
+           strcmp(name, "model.safetensors.index.json") == 0 || oc_output_is_unfinished(name);
+}
+
+oc_status oc_save_check_free(const oc_config *c, oc_error *err) {
+    bool model = false, checkpoint = false;
+    if (c->overwrite) return OC_OK;
+    OC_TRY(holds(&model, c->output, is_model, err));
+    OC_TRY(holds(&checkpoint, c->output, is_checkpoint, err));
+    if (!checkpoint && (!model || c->resume)) return OC_OK;
+    return oc_fail(err, OC_E_EXISTS,
+                   "%s already holds %s: give another --output, or --overwrite, or --resume",
+                   c->output, model ? "a model" : "checkpoints");
 }
 
 oc_status oc_save_forget(const char *dir, oc_error *err) {
@@ -403,23 +421,24 @@ bool oc_save_is_ours(const char *name) {
     memcpy(first, name, n);
     first[n] = 0;
     return strcmp(first, "run.json") == 0 || strcmp(first, "config.json") == 0 ||
-           is_weights(first) || is_companion(first) || checkpoint_step(first, &step) ||
+           is_weights(first) || oc_source_is_beside(first) || checkpoint_step(first, &step) ||
            oc_output_is_unfinished(first) || is_stale(first);
 }
 
-oc_status oc_save_clean(const char *dir, oc_error *err) {
+static oc_status remove_stale(void *arg, const char *name, oc_error *err) {
+    const replacement *r = arg;
     char path[PATH_BYTES];
-    if (holds(dir, oc_output_is_unfinished))
+    if (!is_stale(name)) return OC_OK;
+    OC_TRY(join(path, r->dir, name, err));
+    return oc_fs_remove_temporary(path, err);
+}
+
+oc_status oc_save_clean(const char *dir, oc_error *err) {
+    replacement r = {.dir = dir};
+    bool unfinished = false;
+    OC_TRY(holds(&unfinished, dir, oc_output_is_unfinished, err));
+    if (unfinished)
         oc_log(OC_LOG_INFO, "%s: completing the model that an interrupted run had ready", dir);
     OC_TRY(finish_final(dir, err));
-    DIR *d = opendir(dir);
-    if (!d) return oc_fail_errno(err, OC_E_IO, errno, "%s cannot be listed", dir);
-    oc_status st = OC_OK;
-    for (struct dirent *e = readdir(d); e && st == OC_OK; e = readdir(d)) {
-        if (!is_stale(e->d_name)) continue;
-        st = join(path, dir, e->d_name, err);
-        if (st == OC_OK) st = oc_fs_remove_temporary(path, err);
-    }
-    (void)closedir(d);
-    return st;
+    return oc_fs_list(dir, remove_stale, &r, err);
 }

@@ -8,6 +8,7 @@
 #include "engine/corpus.h"
 #include "engine/session.h"
 #include "mem/mem.h"
+#include "train/claims.h"
 #include "train/output.h"
 #include "train/progress.h"
 #include "train/save.h"
@@ -22,25 +23,42 @@
 
 static volatile sig_atomic_t stop_signal;
 
-/* The first asks for a stop after the current step; the second, of either kind, gets the default
+/* What ends a run after the step under way, and how it is called; a closed terminal hangs up. */
+static const struct stop {
+    int number;
+    const char *name;
+} stops[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}};
+enum { STOPS = sizeof stops / sizeof *stops };
+static volatile sig_atomic_t is_ours[STOPS]; /* not ignored when the run began (nohup) */
+
+/* The first asks for a stop after the current step; the second, of any kind, gets the default
  * action. */
 static void on_signal(int number) {
     stop_signal = number;
-    (void)signal(SIGINT, SIG_DFL);
-    (void)signal(SIGTERM, SIG_DFL);
+    for (int i = 0; i < STOPS; i++)
+        if (is_ours[i]) (void)signal(stops[i].number, SIG_DFL);
 }
 
 static void catch_signals(void) {
-    struct sigaction action;
+    struct sigaction action, before;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
     (void)sigemptyset(&action.sa_mask);
-    (void)sigaddset(&action.sa_mask, SIGINT);
-    (void)sigaddset(&action.sa_mask, SIGTERM);
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
+    for (int i = 0; i < STOPS; i++)
+        (void)sigaddset(&action.sa_mask, stops[i].number);
+    for (int i = 0; i < STOPS; i++) {
+        bool known = sigaction(stops[i].number, NULL, &before) == 0;
+        is_ours[i] = known && before.sa_handler != SIG_IGN;
+        if (is_ours[i]) (void)sigaction(stops[i].number, &action, NULL);
+    }
     (void)signal(SIGXFSZ, SIG_IGN); /* a file size limit becomes an error of write() */
     (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static const char *signal_name(int number) {
+    for (int i = 0; i < STOPS; i++)
+        if (stops[i].number == number) return stops[i].name;
+    return "a signal";
 }
 
 /* ---- the trainer ---- */
@@ -56,8 +74,8 @@ typedef struct trainer {
     oc_session *session;
     oc_corpus corpus, eval_corpus;
     oc_progress *progress;
-    oc_save_source source;
     oc_output output;
+    oc_claims claims;
     uint64_t total_steps, done_steps, saved_step;
     uint64_t overflowed; /* steps that were skipped, as their gradients were not finite */
     uint64_t applied;    /* steps that updated the weights */
@@ -95,7 +113,8 @@ static oc_status take_output(trainer *t, oc_error *err) {
     const oc_config *c = t->config;
     OC_TRY(oc_output_open(&t->output, c->output, err));
     OC_TRY(oc_config_check_output(c, stderr, err));
-    return oc_output_check_files(c, err);
+    OC_TRY(oc_save_check_free(c, err));
+    return oc_claims_check(c, err);
 }
 
 /* The last thing before step 1: a run that is refused leaves all as it was, so what may still be
@@ -139,14 +158,15 @@ static oc_status open_trainer(trainer *t, oc_error *err) {
     const oc_config *c = t->config;
     OC_TRY(take_output(t, err));
     OC_TRY(oc_setup_open(&t->setup, c, stderr, err));
+    OC_TRY(oc_claims_check_data(c, &t->setup->files, err));
+    OC_TRY(oc_claims_check_data(c, &t->setup->eval_files, err));
     OC_TRY(open_data(t, err));
     t->total_steps = count_steps(t);
     if (!c->quiet) oc_setup_print(t->setup, stderr);
     note_idle_lanes(t->setup);
     OC_TRY(oc_save_clean(c->output, err));
     OC_TRY(check_disk(t, err));
-    t->source = (oc_save_source){.model_dir = c->model_dir ? c->model_dir : c->init_dir,
-                                 .tokenizer = t->setup->tokenizer};
+    OC_TRY(oc_claims_take(&t->claims, c, err));
     OC_TRY(open_progress(t, err));
     OC_TRY(oc_session_open(&t->session, t->setup, (int64_t)t->total_steps, err));
     oc_mem_trim(); /* what setting up needed on the way is gone */
@@ -160,6 +180,7 @@ static void close_trainer(trainer *t) {
     oc_corpus_release(&t->eval_corpus);
     oc_corpus_release(&t->corpus);
     oc_setup_close(t->setup);
+    oc_claims_release(&t->claims, t->started);
     oc_output_close(&t->output, t->started);
 }
 
@@ -174,7 +195,7 @@ static oc_status finish_last(trainer *t, oc_error *err) {
     OC_TRY(oc_session_finish(t->session, &r, &targets, err));
     oc_session_stats(t->session, stats);
     t->done_steps = t->last.step + 1;
-    OC_TRY(oc_progress_step(t->progress, t->done_steps, &r, targets, stats, err));
+    oc_progress_step(t->progress, t->done_steps, &r, targets, stats);
     t->overflowed += r.overflow != 0;
     t->applied += r.finite != 0;
     t->tokens += targets;
@@ -207,7 +228,7 @@ static oc_status evaluate(trainer *t, oc_error *err) {
 
 static oc_status save(trainer *t, oc_error *err) {
     if (t->saved_step == t->done_steps) return OC_OK;
-    OC_TRY(oc_save_checkpoint(t->session, t->setup, &t->source, t->config->output, t->done_steps,
+    OC_TRY(oc_save_checkpoint(t->session, t->setup, t->config->output, t->done_steps,
                               t->config->keep, err));
     t->saved_step = t->done_steps;
     oc_progress_note(t->progress, "saved %s/checkpoint-%llu", t->config->output,
@@ -278,17 +299,17 @@ static oc_status finish_run(trainer *t, oc_error *err) {
     OC_TRY(check_skipped(t, err));
     if (t->stopped_by) {
         oc_progress_note(t->progress, "stopped by %s after step %llu of %llu",
-                         t->stopped_by == SIGINT ? "SIGINT" : "SIGTERM",
-                         (unsigned long long)t->done_steps, (unsigned long long)t->total_steps);
+                         signal_name(t->stopped_by), (unsigned long long)t->done_steps,
+                         (unsigned long long)t->total_steps);
         return save(t, err);
     }
-    OC_TRY(oc_save_final(t->session, t->setup, &t->source, t->config->output, err));
+    OC_TRY(oc_save_final(t->session, t->setup, t->config->output, err));
     print_end(t);
     return OC_OK;
 }
 
 oc_outcome oc_train(const oc_config *c, oc_error *err) {
-    trainer t = {.config = c, .output = {.fd = -1}, .loss = NAN};
+    trainer t = {.config = c, .output = {.fd = -1}, .claims = OC_CLAIMS_NONE, .loss = NAN};
     catch_signals();
     oc_status st = open_trainer(&t, err);
     if (st == OC_OK) st = run_steps(&t, err);
@@ -324,20 +345,26 @@ static oc_status evaluate_on(oc_setup *setup, oc_corpus *corpus, oc_eval_result 
     return OC_OK;
 }
 
+static oc_status evaluate_data(oc_setup *setup, oc_eval_result *out, oc_error *err) {
+    oc_corpus corpus = {NULL, NULL};
+    OC_TRY(oc_corpus_open(&corpus, setup, &setup->files, false, err));
+    if (!setup->config->quiet) oc_setup_print(setup, stderr);
+    note_idle_lanes(setup);
+    oc_status st = evaluate_on(setup, &corpus, out, err);
+    oc_corpus_release(&corpus);
+    return st;
+}
+
 oc_status oc_evaluate(const oc_config *c, oc_eval_result *out, oc_error *err) {
     oc_setup *setup = NULL;
-    oc_corpus corpus = {NULL, NULL};
     oc_eval_result result = {0, 0, 0};
-    OC_TRY(oc_output_check_files(c, err));
-    OC_TRY(oc_setup_open(&setup, c, stderr, err));
-    oc_status st = oc_corpus_open(&corpus, setup, &setup->files, false, err);
-    if (st == OC_OK) {
-        if (!c->quiet) oc_setup_print(setup, stderr);
-        note_idle_lanes(setup);
-        st = evaluate_on(setup, &corpus, &result, err);
-    }
-    oc_corpus_release(&corpus);
+    oc_claims claims = OC_CLAIMS_NONE;
+    OC_TRY(oc_claims_check(c, err));
+    oc_status st = oc_setup_open(&setup, c, stderr, err);
+    if (st == OC_OK) st = oc_claims_take(&claims, c, err);
+    if (st == OC_OK) st = evaluate_data(setup, &result, err);
     oc_setup_close(setup);
+    oc_claims_release(&claims, st == OC_OK);
     if (st == OC_OK) *out = result;
     return st;
 }
