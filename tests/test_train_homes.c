@@ -121,8 +121,45 @@ static void early_updates_are_the_same_with_every_table_of_homes(void **state) {
     every_table(gpt2, "fp32", "--grad-accum 1 --clip-grad-norm 0 --optimizer sgd --lr 0.05");
 }
 
+/* Twin-Flow: the part of the optimizer that is not offloaded is updated on the device. */
+static void a_part_of_the_optimizer_stays_on_the_device(void **state) {
+    world w;
+    char line[TRAIN_LINE_BYTES], rest[SCRATCH_BYTES + 64];
+    train_result want, got;
+    train_case t;
+    (void)state;
+    make(&w, llama);
+    FILE *f = fopen(scratch_path(line, w.dir, "ds.json"), "w");
+    fprintf(f, "{\"zero_optimization\":{\"stage\":2,\"offload_optimizer\":{\"device\":\"cpu\","
+               "\"ratio\":0.5}}}");
+    assert_int_equal(fclose(f), 0);
+    command(line, &w, "bf16", "");
+    train_run(line, &want);
+    snprintf(rest, sizeof rest, "--config %s/ds.json --device-memory 1GiB", w.dir);
+    command(line, &w, "bf16", rest);
+    memset(&got, 0, sizeof got);
+    train_open(&t, line);
+    double here = 0, all = 0;
+    for (int32_t i = 0; i < t.setup->model->n_blocks; i++) {
+        double n = (double)t.setup->model->blocks[i].elements;
+        bool device = t.setup->homes[i].optimizer == OC_TIER_DEVICE;
+        assert_int_equal(t.setup->homes[i].weight, OC_TIER_DEVICE);
+        all += n;
+        here += device ? n : 0;
+    }
+    assert_true(here >= 0.5 * all && here < all);
+    train_steps(&t, (int)t.config->max_steps, &got);
+    train_snapshot(&t, &got);
+    train_close(&t);
+    train_assert_same(&want, &got, line);
+    train_result_release(&want);
+    train_result_release(&got);
+    train_remove(w.dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_part_of_the_optimizer_stays_on_the_device),
         cmocka_unit_test(llama_is_the_same_with_every_table_of_homes),
         cmocka_unit_test(gpt2_is_the_same_with_every_table_of_homes),
         cmocka_unit_test(bloom_is_the_same_with_every_table_of_homes),
