@@ -27,8 +27,7 @@ static const oc_choice orders[] = {{"auto", OC_ORDER_AUTO},
                                    {NULL, 0}};
 static const oc_choice earlies[] = {
     {"auto", OC_EARLY_AUTO}, {"on", OC_EARLY_ON}, {"off", OC_EARLY_OFF}, {NULL, 0}};
-static const oc_choice losts[] = {
-    {"refuse", OC_LOST_REFUSE}, {"drop", OC_LOST_DROP}, {NULL, 0}};
+static const oc_choice losts[] = {{"refuse", OC_LOST_REFUSE}, {"drop", OC_LOST_DROP}, {NULL, 0}};
 static const oc_choice optimizers[] = {{"adamw", OC_ADAMW},
                                        {"adam", OC_ADAM},
                                        {"sgd", OC_SGD},
