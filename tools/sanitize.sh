@@ -31,5 +31,8 @@ esac
 export ASAN_OPTIONS=detect_stack_use_after_return=0:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-[ "${1:-all}" = tsan ] || suite build-asan 'address;undefined' all
+# Memory as seen from outside is another under asan, and plans at full length are arithmetic on plain
+# arrays, which others test shorter.
+elsewhere='^test_(outside_.*|cli_long|build_mutants|build_size)$'
+[ "${1:-all}" = tsan ] || suite build-asan 'address;undefined' all -E "$elsewhere"
 [ "${1:-all}" = asan ] || suite build-tsan thread tsan_tests -L tsan
