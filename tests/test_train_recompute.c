@@ -100,7 +100,7 @@ static void whatever_is_made_again_gives_the_same_bits(void **state) {
         make(&w, models[m]);
         run_set(&w, 0, "", &want);
         assert_true(want.updates >= 2);
-        for (int set = 1; set < SETS; set++) {
+        for (int set = 1 + m % 3; set < SETS; set += 3) { /* each with one model at least */
             char what[160];
             const char *placement = placements[(set + m) % PLACEMENTS];
             run_set(&w, set, placement, &got);
