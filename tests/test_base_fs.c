@@ -126,7 +126,7 @@ static void what_cannot_be_listed_is_not_empty(void **state) {
 static void identity_is_not_the_name(void **state) {
     (void)state;
     char a[SCRATCH_BYTES], b[SCRATCH_BYTES], c[SCRATCH_BYTES];
-    oc_fs_id x, y, z;
+    oc_fs_id x = {0}, y = {0}, z = {0};
     scratch_write(dir, "a", "x");
     scratch_write(dir, "other", "x");
     assert_int_equal(link(scratch_path(a, dir, "a"), scratch_path(b, dir, "hard")), 0);
