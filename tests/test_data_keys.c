@@ -43,7 +43,7 @@ enum { SHOWN = 8192 };
 static oc_tokenizer *tokenizer;
 static char shown[SHOWN], logged[SHOWN];
 
-static void show(const char *format, ...) {
+__attribute__((format(printf, 1, 2))) static void show(const char *format, ...) {
     size_t n = strlen(shown);
     va_list args;
     va_start(args, format);
@@ -333,7 +333,7 @@ static void a_row_whose_text_is_null_has_nothing_to_train(void **state) {
         "{\"instruction\":\"a\",\"output\":null}",
         "{\"instruction\":\"a\",\"input\":\"\",\"output\":NaN}",
         "{\"messages\":null}",
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"\"},{\"role\":\"assistant\",\"content\":"
         "null}]}",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\"}]}",
         "{\"conversations\":[{\"from\":\"gpt\",\"value\":null}]}",
