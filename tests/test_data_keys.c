@@ -333,8 +333,8 @@ static void a_row_whose_text_is_null_has_nothing_to_train(void **state) {
         "{\"instruction\":\"a\",\"output\":null}",
         "{\"instruction\":\"a\",\"input\":\"\",\"output\":NaN}",
         "{\"messages\":null}",
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"\"},{\"role\":\"assistant\",\"content\":"
-        "null}]}",
+        ("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
+         "{\"role\":\"assistant\",\"content\":null}]}"),
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\"}]}",
         "{\"conversations\":[{\"from\":\"gpt\",\"value\":null}]}",
         "{\"conversations\":[{\"from\":\"gpt\"}]}",
