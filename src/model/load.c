@@ -14,7 +14,7 @@
 /* Under its name, the other one that heads may have, or without the prefix. */
 static const oc_tensor_info *find(const oc_model *m, const oc_tensors *t, const char *name) {
     const oc_tensor_info *x = oc_tensors_find(t, name);
-    if (!x && m->head_alias && strcmp(name, m->head_name) == 0)
+    if (!x && m->head_alias && m->head_name && strcmp(name, m->head_name) == 0)
         x = oc_tensors_find(t, m->head_alias);
     size_t n = strlen(m->prefix);
     if (!x && m->prefix_optional && strncmp(name, m->prefix, n) == 0)
