@@ -104,7 +104,9 @@ static int32_t moved_blocks(const oc_model *m) {
     return m->n_layers + m->n_head + (m->front_block >= 0);
 }
 
-/* What the tokenizer and the data cost, when that is much of it; else "". */
+/* What the tokenizer and the data cost, when that is much of it or more than what is missing; else
+ * "".
+ */
 static const char *text_part(const oc_setup *s, const oc_placement *p, uint64_t sum, char *buf,
                              size_t n) {
     char size[32];
@@ -112,7 +114,8 @@ static const char *text_part(const oc_setup *s, const oc_placement *p, uint64_t 
     spec.place = *p;
     uint64_t bytes = oc_corpus_bytes(s, &spec);
     buf[0] = 0;
-    if (bytes >= sum / 20)
+    uint64_t missing = sum - oc_min_u64(sum, s->budget[OC_TIER_HOST]);
+    if (bytes >= sum / 20 || bytes > missing)
         (void)snprintf(buf, n, ", %s for the tokenizer and the data",
                        oc_size_format(bytes, size, sizeof size));
     return buf;

@@ -84,7 +84,8 @@ static oc_status resolve_batch(oc_setup *s, oc_error *err) {
 static void size_programs(oc_setup *s) {
     oc_program_shape *p = &s->shape;
     *p = (oc_program_shape){s->model,       s->device,    s->dtype,
-                            s->build.batch, s->build.seq, s->config->token_tile};
+                            s->build.batch, s->build.seq, s->config->token_tile,
+                            OC_GEMM_TILED};
     oc_model_rope(s->model, s->build.seq, s->model->inv_freq);
     s->build.sizes = (oc_build_sizes){
         .act_bytes = oc_program_act_bytes(p),
