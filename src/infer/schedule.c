@@ -324,25 +324,18 @@ static void take(filling *f, oc_sequence *x, int32_t n) {
     f->samples[c->samples++] = c->tokens - 1;
 }
 
-static bool is_ready(oc_schedule *s, const oc_sequence *x) {
-    const int32_t *table = table_of(s, x);
-    int32_t n = x->shared / s->spec.page_tokens;
-    for (int32_t i = 0; i < n; i++)
-        if (!s->groups[x->group].pages[table[i]].filled) return false;
-    return true;
-}
-
 static bool answers(const oc_sequence *x) {
     return x->done + 1 == x->n_ids && x->n_ids > x->n_prompt;
 }
 
-/* Of those whose prompt is not done: the one let in first that the pass does not take yet. */
+/* Of those whose prompt is not done: the one let in first that the pass does not take yet. Whoever
+ * fills a page comes before those that share it, so that it is full when they read it, in the same
+ * pass or a later one (a pass puts all its keys and values in their pages before it reads any). */
 static oc_sequence *oldest_prompt(oc_schedule *s, int32_t g) {
     oc_sequence *best = NULL, *x = s->places + (size_t)g * (size_t)s->spec.rows;
     uint64_t *ages = s->ages + (size_t)g * (size_t)s->spec.rows, least = UINT64_MAX;
     for (int32_t i = 0; i < s->spec.rows; i++) {
         if (!x[i].ids || x[i].taken || answers(&x[i]) || ages[i] >= least) continue;
-        if (!is_ready(s, &x[i])) continue;
         best = &x[i];
         least = ages[i];
     }
