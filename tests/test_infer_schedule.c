@@ -183,6 +183,30 @@ static void a_common_beginning_is_computed_once(void **state) {
     world_close(&w);
 }
 
+static void who_waits_for_a_page_fills_it_when_its_owner_goes(void **state) {
+    oc_schedule_spec spec = {.groups = 1,
+                             .rows = 3,
+                             .tokens = 16,
+                             .page_tokens = 16,
+                             .pages = 40,
+                             .row_pages = 12,
+                             .share = true};
+    oc_sequence *x[3];
+    world w;
+    (void)state;
+    world_open(&w, spec);
+    for (int i = 0; i < 3; i++)
+        x[i] = oc_schedule_admit(w.s, calloc(MOST, 4), 100, 110, NULL);
+    assert_int_equal(pass(&w), 16);
+    free(x[0]->ids);
+    oc_schedule_remove(w.s, x[0]);
+    while (oc_schedule_count(w.s)) {
+        assert_true(pass(&w) > 0);
+        (void)answer(&w, false);
+    }
+    world_close(&w);
+}
+
 static void nobody_is_let_in_that_memory_could_fail(void **state) {
     oc_schedule_spec spec = {
         .groups = 1, .rows = 8, .tokens = 8, .page_tokens = 16, .pages = 8, .row_pages = 5};
@@ -229,6 +253,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_page_holds_the_tokens_of_whoever_reads_it),
         cmocka_unit_test(a_common_beginning_is_computed_once),
+        cmocka_unit_test(who_waits_for_a_page_fills_it_when_its_owner_goes),
         cmocka_unit_test(nobody_is_let_in_that_memory_could_fail),
         cmocka_unit_test(prompts_fill_what_answers_leave),
     };
