@@ -7,8 +7,8 @@
  * fills what room there is with prompts, oldest first.
  *
  * Sequences that begin alike share whole pages: a page is known by its tokens and the page before
- * it. One whose pages another sequence is still filling waits until they are. Pages that nobody
- * uses any more are remembered until their memory is wanted.
+ * it. Whoever lets a page in fills it, before those that share it; if it goes, the oldest of them
+ * does. Pages that nobody uses any more are remembered until their memory is wanted.
  *
  * No logits, no text, no files here: pure bookkeeping, of one thread. */
 #ifndef OC_SCHEDULE_H
