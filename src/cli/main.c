@@ -70,6 +70,9 @@ static int run(oc_command command, int argc, char **argv) {
     case OC_CMD_TRAIN:
         code = oc_cmd_train(c);
         break;
+    case OC_CMD_GENERATE:
+        code = oc_cmd_generate(c);
+        break;
     case OC_CMD_EVAL:
         code = oc_cmd_eval(c);
         break;
@@ -126,7 +129,7 @@ static int run_command_line(int argc, char **argv) {
         oc_cli_help(command, stdout);
         return OC_EXIT_DONE;
     }
-    if (command == OC_CMD_GENERATE || command == OC_CMD_BENCH) {
+    if (command == OC_CMD_BENCH) {
         oc_log(OC_LOG_ERROR, "outcore %s is not available in this version", argv[1]);
         return OC_EXIT_REFUSED;
     }

@@ -47,6 +47,11 @@ void oc_config_defaults(oc_config *c) {
     c->loss_scale.min_scale = 1;
     c->optimizer_ratio = 1;
     c->resident_blocks = -1;
+    c->gen = (struct oc_generate_config){.top_p = 1,
+                                         .repetition_penalty = 1,
+                                         .page_tokens = 32,
+                                         .prompt_tokens = 512,
+                                         .logprobs = -1};
 }
 
 static void release_list(char ***list, int32_t *n) {
@@ -62,10 +67,12 @@ void oc_config_free(oc_config *c) {
     release_list(&c->eval_data, &c->n_eval_data);
     release_list(&c->freeze, &c->n_freeze);
     release_list(&c->train_only, &c->n_train_only);
+    release_list(&c->gen.prompts, &c->gen.n_prompts);
+    release_list(&c->gen.stops, &c->gen.n_stops);
     char *const texts[] = {c->path,        c->model_dir,   c->init_dir, c->output,
                            c->tokenizer,   c->config_file, c->log_path, c->trace_path,
                            c->resume_path, c->nvme_path,   c->text,     c->input,
-                           c->messages};
+                           c->messages,    c->gen.system};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     free(c);
@@ -195,6 +202,63 @@ static oc_status check_tokenize(const oc_config *c, oc_error *err) {
                        "training data what training adds");
     if (c->show_labels && c->n_data == 0)
         return oc_fail(err, OC_E_INVALID, "--show-labels goes with --data PATH...");
+    return OC_OK;
+}
+
+/* ---- outcore generate ---- */
+
+bool oc_config_generates(const oc_config *c) {
+    return c->command == OC_CMD_GENERATE || c->plan_generate;
+}
+
+static oc_status check_sources(const oc_config *c, oc_error *err) {
+    bool prompts = c->gen.n_prompts > 0, file = c->input != NULL, chat = c->gen.chat;
+    if (prompts + file + chat != 1)
+        return oc_fail(err, OC_E_INVALID,
+                       "outcore generate needs one of --prompt TEXT..., --chat, and --input FILE "
+                       "--output FILE");
+    if (file != (c->output != NULL))
+        return oc_fail(err, OC_E_INVALID,
+                       file ? "--input needs --output FILE for the answers"
+                            : "--output goes with --input FILE only");
+    if (!file && (c->resume || c->overwrite))
+        return oc_fail(err, OC_E_INVALID, "--resume and --overwrite go with --output only");
+    if (c->resume_path)
+        return oc_fail(err, OC_E_INVALID, "--resume takes no path here: it goes on with --output");
+    if (c->overwrite && c->resume)
+        return oc_fail(err, OC_E_INVALID, "--resume and --overwrite exclude each other");
+    if (c->gen.system && !chat)
+        return oc_fail(err, OC_E_INVALID,
+                       "--system goes with --chat; rows have it in their messages");
+    if (c->gen.logprobs >= 0 && chat)
+        return oc_fail(err, OC_E_INVALID, "--logprobs goes with --prompt and --input only");
+    return OC_OK;
+}
+
+static oc_status resolve_generate(oc_config *c, FILE *notes, oc_error *err) {
+    if (c->model_dir && c->init_dir)
+        return oc_fail(err, OC_E_INVALID, "--model and --init exclude each other");
+    if (!c->model_dir && !c->init_dir)
+        return oc_fail(err, OC_E_INVALID, "outcore %s needs --model DIR",
+                       command_names[c->command]);
+    if (c->command == OC_CMD_GENERATE) OC_TRY(check_sources(c, err));
+    if (c->gen.page_tokens % 16)
+        return oc_fail(err, OC_E_INVALID, "--page-tokens %lld is no multiple of 16",
+                       (long long)c->gen.page_tokens);
+    if (notes && oc_config_origin(c, "trace-size") == OC_FROM_FLAG && !c->trace_path)
+        fprintf(notes, "--trace-size has an effect with --trace only\n");
+    return find_model(c, notes, err);
+}
+
+/* Of `plan` alone: options of generation say nothing of training. */
+static oc_status refuse_generation(const oc_config *c, oc_error *err) {
+    static const char *const names[] = {"max-new-tokens", "batch",      "prompt-tokens",
+                                        "prefill-chunk",  "row-groups", "page-tokens",
+                                        "batch-invariant"};
+    if (c->command != OC_CMD_PLAN) return OC_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (oc_config_origin(c, names[i]) == OC_FROM_FLAG)
+            return oc_fail(err, OC_E_INVALID, "--%s is for outcore plan generate", names[i]);
     return OC_OK;
 }
 
@@ -355,6 +419,8 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
         return find_model(c, notes, err);
     }
     settle_rivals(c, notes);
+    if (oc_config_generates(c)) return resolve_generate(c, notes, err);
+    OC_TRY(refuse_generation(c, err));
     OC_TRY(check_model_and_data(c, err));
     OC_TRY(check_paths(c->data, c->n_data, "data", err));
     OC_TRY(check_paths(c->eval_data, c->n_eval_data, "eval-data", err));

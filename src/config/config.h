@@ -124,6 +124,24 @@ typedef struct oc_config {
     int32_t zero_stage;
     double optimizer_ratio; /* of the optimizer's states, that offload_optimizer is for; 1: all */
 
+    /* outcore generate. What is not given is generation_config.json's or the planner's; origin[]
+     * tells */
+    struct oc_generate_config {
+        char **prompts;
+        int32_t n_prompts;
+        char **stops;
+        int32_t n_stops;
+        char *system; /* --chat: the first message */
+        bool chat, invariant, ignore_eos;
+        int64_t max_new_tokens;
+        int64_t batch, groups, prefill, page_tokens; /* 0: auto */
+        int64_t prompt_tokens;                       /* plan generate: of a prompt */
+        double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+        int64_t top_k;
+        int32_t logprobs; /* alternatives a token; -1: none are asked for */
+    } gen;
+    bool plan_generate; /* plan generate: of generation, not of training */
+
     /* placement; AUTO and 0 are decided by the planner and logged */
     oc_home weights_home, optimizer_home, act_home, saved_home;
     oc_recompute recompute;
@@ -149,6 +167,8 @@ OC_NODISCARD oc_status oc_config_parse_deepspeed(oc_config *c, const char *text,
                                                  const char *path, int32_t world, FILE *notes,
                                                  oc_error *err);
 /* Defaults, the batch equation, cross-checks. */
+/* What is asked for is generation, or its plan. */
+bool oc_config_generates(const oc_config *c);
 OC_NODISCARD oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *err);
 /* Whether updates may run during the backward: nothing looks at all gradients first, and one
  * micro-batch makes a step. OC_E_UNSUPPORTED names all that is in the way. */

@@ -273,8 +273,10 @@ static oc_status take_word(flags *f, const char *word, bool first, oc_error *err
         return c->path ? OC_OK : oc_fail(err, OC_E_MEMORY, "no memory for the command line");
     }
     if (c->command == OC_CMD_PLAN && first && strcmp(word, "train") == 0) return OC_OK;
-    if (c->command == OC_CMD_PLAN && first && strcmp(word, "generate") == 0)
-        return oc_fail(err, OC_E_UNSUPPORTED, "plan generate is not available in this version");
+    if (c->command == OC_CMD_PLAN && first && strcmp(word, "generate") == 0) {
+        c->plan_generate = true;
+        return OC_OK;
+    }
     return is_setting(f, word, &a) ? take_setting(f, &a, err) : refuse_word(word, err);
 }
 
