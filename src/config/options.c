@@ -62,7 +62,7 @@ static const char no_nvme[] = "states at home on disk";
 static const oc_option table[] = {
     ROW("model", "model-name-or-path model-name model-path pretrained-model-name-or-path base-model checkpointer.checkpoint-dir", OC_T_TEXT, model_dir, RUNS | GENERATE | TOKENIZE, 0, 0, NULL, model, "DIR",
         "start from this Hugging Face model: config.json, *.safetensors, tokenizer files"),
-    ROW("init", "config-name", OC_T_TEXT, init_dir, STEPS, 0, 0, NULL, model, "DIR",
+    ROW("init", "config-name", OC_T_TEXT, init_dir, STEPS | GENERATE, 0, 0, NULL, model, "DIR",
         "start from random weights for this config.json"),
     ROW("data", "train-file data-path dataset-name dataset datasets dataset-path pretraining-dataset dataset.source dataset.data-files", OC_T_TEXTS, data, RUNS | TOKENIZE, 0, 0, NULL, model, "PATH...",
         "files or directories: .jsonl, .json, .txt, also .gz or .zst; docs/data.md has the rows"),

@@ -14,8 +14,7 @@ static void columns(void *arg, int64_t task, int worker) {
 }
 
 bool oc_few_takes(const oc_gemm *g) {
-    bool asked =
-        g->kernel == OC_GEMM_FEW || (g->kernel == OC_GEMM_AUTO && g->c.rows <= OC_GEMM_FEW_ROWS);
+    bool asked = g->kernel == OC_GEMM_FEW || (g->kernel == OC_GEMM_AUTO && g->c.rows <= most);
     return asked && g->trans_b && !g->trans_a && !g->accumulate;
 }
 
