@@ -48,7 +48,8 @@ int oc_generate(const oc_config *c, FILE *out, const volatile sig_atomic_t *stop
     }
     s.asked->out = out;
     if (!c->quiet) oc_setup_print(s.setup, stderr);
-    oc_runner_spec spec = {s.setup, s.defaults.eos, s.defaults.n_eos};
+    oc_runner_spec spec = {
+        .setup = s.setup, .eos = s.defaults.eos, .n_eos = s.defaults.n_eos};
     oc_status st = oc_runner_open(&r, &spec, &err);
     if (st == OC_OK) st = oc_generate_prompts(&s, r, stop, &failed, &err);
     if (st == OC_OK) oc_generate_report(&s, r);

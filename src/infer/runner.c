@@ -200,6 +200,7 @@ static void sample_task(void *arg, int64_t task, int worker) {
     oc_job *j = d->x->user;
     oc_sample_row row = {j->row, j->drawn, d->x->ids, d->x->n_ids, j->n_prompt};
     const float *x = row_of(r, d->x, worker);
+    if (r->spec.watch) r->spec.watch(r->spec.watch_user, j, d->x->n_ids, x);
     d->status =
         oc_sample(r->samplers[worker], &j->sampling, &row, x, j->logprobs >= 0, &d->got, &j->error);
     j->drawn = row.drawn;

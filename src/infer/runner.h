@@ -61,6 +61,9 @@ typedef struct oc_runner_spec {
     oc_setup *setup;    /* borrowed; of oc_setup_open_generate() */
     const int32_t *eos; /* borrowed */
     int32_t n_eos;
+    /* NULL or, for tests, told of each token's logits [vocab] before it is taken; on several threads */
+    void (*watch)(void *user, const oc_job *j, int32_t n_ids, const float *logits);
+    void *watch_user;
 } oc_runner_spec;
 
 /* Host bytes beside the arenas: what oc_generator.beside is to tell, jobs and texts left out. */
