@@ -405,7 +405,7 @@ static void describe_next(oc_setup *s, const oc_homes_wish *w) {
 }
 
 /* Which blocks are at home on the device, and with what. */
-const char *oc_place_describe_homes(const oc_setup *s, char *buf, size_t n) {
+static const char *describe_homes(const oc_setup *s, char *buf, size_t n) {
     int32_t weights = 0, optimizers = 0, frozen = 0, blocks = s->model->n_blocks;
     for (int32_t i = 0; i < blocks; i++) {
         weights += s->homes[i].weight != OC_TIER_HOST;
@@ -455,7 +455,7 @@ static void describe(oc_setup *s) {
                        "%s, %d weight slots, %d gradient slabs, activation "
                        "checkpoints on the %s, kept for the backward: %s, "
                        "micro-batches %s groups of %d, pieces of %llu elements%s",
-                       oc_place_describe_homes(s, homes, sizeof homes), p->slots, p->slabs,
+                       describe_homes(s, homes, sizeof homes), p->slots, p->slabs,
                        p->act_slots ? "host" : "device", kept,
                        p->interleave ? "interleaved in" : "in", p->group,
                        (unsigned long long)p->piece_elements, early);

@@ -16,9 +16,6 @@ bool oc_place_affords(const oc_setup *s, const oc_placement *p);
 oc_status oc_place_refuse(const oc_setup *s, const oc_placement *p, oc_error *err);
 /* Make the table of homes that s has that of the wish, and p's. */
 void oc_place_use_homes(oc_setup *s, oc_placement *p, const oc_homes_wish *w);
-/* How homes were decided, into buf; returns it. */
-const char *oc_place_describe_homes(const oc_setup *s, char *buf, size_t n);
-
 /* A guess where nothing was measured or paced, bytes and flops a second. */
 double oc_place_lane_rate(const oc_setup *s, int lane); /* bytes */
 double oc_place_flop_rate(const oc_setup *s);           /* of all cores */
