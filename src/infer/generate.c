@@ -103,6 +103,17 @@ static void wish_of_jobs(const oc_asked *a, oc_pass_wish *out) {
 
 /* ---- the wish ---- */
 
+/* One sequence, as long as it may come to; an answer may take what is left, where nobody says less.
+ */
+static void wish_of_chat(oc_asked *a, const oc_config *c, oc_pass_wish *out) {
+    if (c->seq_length == 0 && a->positions > CONTEXT_DEFAULT) a->positions = CONTEXT_DEFAULT;
+    if (c->gen.max_new_tokens == 0 && a->defaults->max_new_tokens == 0)
+        a->answer = (int32_t)a->positions;
+    out->longest = a->positions;
+    out->prompt = out->answer = (double)a->positions / 4;
+    out->sequences = 1;
+}
+
 /* Of `plan generate`: lengths alone are known. */
 static void wish_of_plan(const oc_asked *a, const oc_config *c, oc_pass_wish *out) {
     int64_t prompt = c->gen.prompt_tokens < a->positions ? c->gen.prompt_tokens : a->positions - 1;
@@ -131,6 +142,10 @@ static oc_status wish(void *user, const oc_setup *s, oc_pass_wish *out, oc_error
         return OC_OK;
     }
     OC_TRY(need_tokenizer(s, err));
+    if (c->gen.chat) {
+        wish_of_chat(a, c, out);
+        return OC_OK;
+    }
     return oc_fail(err, OC_E_UNSUPPORTED, "only --prompt is there");
 }
 

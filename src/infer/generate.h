@@ -27,6 +27,6 @@ void oc_generate_setup_close(oc_generate_setup *s);
 
 /* Everything else: opens the set-up, runs, prints the report. Returns the process's exit code.
  * stop: set by a signal handler. */
-int oc_generate(const oc_config *c, FILE *out, const volatile sig_atomic_t *stop);
+int oc_generate(const oc_config *c, FILE *out, volatile sig_atomic_t *stop);
 
 #endif

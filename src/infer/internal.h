@@ -2,6 +2,7 @@
  *
  *   generate.c   the set-up, and what is asked for
  *   prompts.c    --prompt
+ *   chat.c       --chat
  *   report.c     what a run was like */
 #ifndef OC_INFER_INTERNAL_H
 #define OC_INFER_INTERNAL_H
@@ -26,6 +27,9 @@ void oc_generate_ask(const oc_generate_setup *s, oc_job *j, uint64_t row);
 OC_NODISCARD oc_status oc_generate_prompts(const oc_generate_setup *s, oc_runner *r,
                                            const volatile sig_atomic_t *stop, int32_t *failed,
                                            oc_error *err);
+/* A conversation over `in`; an interrupt ends an answer and is taken back. */
+OC_NODISCARD oc_status oc_generate_chat(const oc_generate_setup *s, oc_runner *r, FILE *in,
+                                        volatile sig_atomic_t *stop, oc_error *err);
 void oc_generate_report(const oc_generate_setup *s, oc_runner *r);
 
 #endif

@@ -37,7 +37,7 @@ void oc_generate_report(const oc_generate_setup *s, oc_runner *r) {
     (void)s;
 }
 
-int oc_generate(const oc_config *c, FILE *out, const volatile sig_atomic_t *stop) {
+int oc_generate(const oc_config *c, FILE *out, volatile sig_atomic_t *stop) {
     oc_error err = {OC_OK, ""};
     oc_generate_setup s;
     oc_runner *r = NULL;
@@ -48,10 +48,11 @@ int oc_generate(const oc_config *c, FILE *out, const volatile sig_atomic_t *stop
     }
     s.asked->out = out;
     if (!c->quiet) oc_setup_print(s.setup, stderr);
-    oc_runner_spec spec = {
-        .setup = s.setup, .eos = s.defaults.eos, .n_eos = s.defaults.n_eos};
+    oc_runner_spec spec = {.setup = s.setup, .eos = s.defaults.eos, .n_eos = s.defaults.n_eos};
     oc_status st = oc_runner_open(&r, &spec, &err);
-    if (st == OC_OK) st = oc_generate_prompts(&s, r, stop, &failed, &err);
+    if (st == OC_OK)
+        st = c->gen.chat ? oc_generate_chat(&s, r, stdin, stop, &err)
+                         : oc_generate_prompts(&s, r, stop, &failed, &err);
     if (st == OC_OK) oc_generate_report(&s, r);
     if (st == OC_OK && c->trace_path) st = oc_session_write_trace(oc_runner_session(r), &err);
     if (st != OC_OK) oc_log(OC_LOG_ERROR, "%s", err.message);

@@ -454,6 +454,13 @@ oc_job *oc_runner_done(oc_runner *r) {
     return j;
 }
 
+bool oc_runner_is_over(oc_runner *r, const oc_job *j) {
+    pthread_mutex_lock(&r->lock);
+    bool over = j->finish != OC_FINISH_NOT;
+    pthread_mutex_unlock(&r->lock);
+    return over;
+}
+
 size_t oc_runner_text(oc_runner *r, oc_job *j, char *buf, size_t n) {
     pthread_mutex_lock(&r->lock);
     size_t m = j->n_text - j->shown;

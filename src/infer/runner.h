@@ -61,7 +61,8 @@ typedef struct oc_runner_spec {
     oc_setup *setup;    /* borrowed; of oc_setup_open_generate() */
     const int32_t *eos; /* borrowed */
     int32_t n_eos;
-    /* NULL or, for tests, told of each token's logits [vocab] before it is taken; on several threads */
+    /* NULL or, for tests, told of each token's logits [vocab] before it is taken; on several
+     * threads */
     void (*watch)(void *user, const oc_job *j, int32_t n_ids, const float *logits);
     void *watch_user;
 } oc_runner_spec;
@@ -79,6 +80,8 @@ int32_t oc_runner_waiting(oc_runner *r); /* queued, not let in yet */
 OC_NODISCARD oc_status oc_runner_turn(oc_runner *r, bool *idle, oc_error *err);
 /* One that is over, in the order in which they ended; NULL: none now. */
 oc_job *oc_runner_done(oc_runner *r);
+/* Whether a job is among those that oc_runner_done() gives back. */
+bool oc_runner_is_over(oc_runner *r, const oc_job *j);
 /* Text of a job since the last such call, at most n - 1 bytes and a NUL, whole characters; returns
  * how many. */
 size_t oc_runner_text(oc_runner *r, oc_job *j, char *buf, size_t n);
