@@ -83,7 +83,7 @@ static void what_comes_later_is_refused_by_name(void **state) {
         {RUN "--nvme-path .", "--nvme-path|not available"},
         {RUN "--io direct", "--io|not available"},
         {RUN "--optimizer-home nvme", "--optimizer-home nvme|not available"},
-        {RUN "--temperature 1", "--temperature|not available"},
+        {RUN "--temperature 1", "--temperature is not an option of outcore train"},
         {RUN "--resume o2", "--resume o2|not available"},
     };
     REFUSE(rows);

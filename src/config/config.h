@@ -26,6 +26,7 @@ typedef enum oc_command {
     OC_CMD_BENCH,
     OC_CMD_INSPECT,
     OC_CMD_TOKENIZE,
+    OC_CMD_PLAN_GENERATE, /* two words on the command line */
     OC_CMD_COUNT
 } oc_command;
 
@@ -54,7 +55,7 @@ const char *oc_command_name(oc_command c); /* "train" */
 /* Who set an option. A flag is never replaced by the --config file. */
 typedef enum oc_origin { OC_FROM_DEFAULT, OC_FROM_FILE, OC_FROM_FLAG } oc_origin;
 
-enum { OC_OPTIONS_MAX = 128 };
+enum { OC_OPTIONS_MAX = 160 };
 enum { OC_ACCUM_MOST = 1 << 20 }; /* micro-batches of a step */
 
 /* Fields hold their defaults until something sets them; origin[] tells whether something did. */
@@ -62,8 +63,8 @@ typedef struct oc_config {
     oc_command command;
     uint8_t origin[OC_OPTIONS_MAX]; /* oc_origin of each row of the option table */
     char *path;                     /* inspect: what to look at */
-    char *text, *input, *messages;  /* tokenize: exactly one of them, or data */
-    bool special;                   /* tokenize: add the tokenizer's special tokens */
+    char *text, *input, *messages; /* tokenize: exactly one of them, or data; input: generate too */
+    bool special;                  /* tokenize: add the tokenizer's special tokens */
     bool generation_prompt, show_labels;
     char *model_dir; /* --model */
     char *init_dir;  /* --init */
@@ -134,6 +135,30 @@ typedef struct oc_config {
     int64_t resident_blocks; /* whose states stay on the device; -1: the planner's choice */
     uint64_t piece_bytes;    /* of the compute dtype */
     uint64_t delay_seed;     /* tests: random delays around ops; 0 none */
+
+    /* generate, plan generate. "not given": generation_config.json says, else what stands behind it
+     */
+    char **prompt;
+    int32_t n_prompt;
+    char **stop;
+    int32_t n_stop;
+    bool chat;
+    char *system;                     /* message of --chat; NULL: none */
+    int32_t max_new_tokens;           /* 0: not given, 256 */
+    int32_t min_new_tokens;           /* -1: not given, 0 */
+    bool ignore_eos, batch_invariant; /* no eos ends an answer; bits do not depend on the batch */
+    int32_t logprobs;                 /* -1: none; else so many alternatives a token */
+    bool do_sample;            /* given at all: origin. false: temperature is 0 then, resolved */
+    double temperature;        /* -1: not given; 1 with do_sample, else 0 */
+    int32_t top_k;             /* -2: not given, 0; 0: all */
+    double top_p, min_p;       /* -1: not given, 1 and 0 */
+    double repetition_penalty; /* -1: not given, 1 */
+    double presence_penalty, frequency_penalty; /* 0: none */
+    int64_t batch;                              /* sequences at a time; 0: the planner's choice */
+    int64_t prefill_chunk;                      /* tokens of a pass; 0: the planner's choice */
+    oc_home kv_home;
+    int64_t kv_tokens, page_tokens; /* 0: the planner's choice; page_tokens: a multiple of 16 */
+    int64_t prompt_tokens;          /* plan generate: of a prompt, when none is given; 0: auto */
 } oc_config;
 
 /* Parse argv after the command word. Refusals name the option and the nearest known. notes, when
@@ -154,6 +179,8 @@ OC_NODISCARD oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *note
  * micro-batch makes a step. OC_E_UNSUPPORTED names all that is in the way. */
 OC_NODISCARD oc_status oc_config_check_early(const oc_config *c, oc_dtype dtype, int64_t micros,
                                              oc_error *err);
+/* What oc_config_resolve() does of generate and plan generate. */
+OC_NODISCARD oc_status oc_config_resolve_generate(oc_config *c, FILE *notes, oc_error *err);
 void oc_config_free(oc_config *c);
 
 /* What a run's configuration alone does not say of it. */

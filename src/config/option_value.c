@@ -88,6 +88,8 @@ COUNT_FOLLOWS(data);
 COUNT_FOLLOWS(eval_data);
 COUNT_FOLLOWS(freeze);
 COUNT_FOLLOWS(train_only);
+COUNT_FOLLOWS(prompt);
+COUNT_FOLLOWS(stop);
 
 static int32_t *count_of(oc_config *c, const oc_option *o) {
     return (int32_t *)(void *)((char *)c + o->offset + sizeof(char **));
