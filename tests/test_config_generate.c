@@ -12,12 +12,18 @@ static void what_is_not_given_is_left_to_the_models_own_configuration(void **sta
     (void)state;
     oc_config *c = line_of(OC_CMD_GENERATE, "--model m --prompt hello");
     assert_int_equal(resolve(c), OC_OK);
-    assert_true(c->temperature == -1 && c->top_k == -2 && c->top_p == -1 && c->min_p == -1);
-    assert_true(c->repetition_penalty == -1 && c->presence_penalty == 0);
-    assert_true(c->max_new_tokens == 0 && c->min_new_tokens == -1 && c->logprobs == -1);
-    assert_true(c->batch == 0 && c->kv_tokens == 0 && c->prefill_chunk == 0 && c->page_tokens == 0);
-    assert_true(c->kv_home == OC_HOME_AUTO && !c->chat && !c->ignore_eos && !c->batch_invariant);
-    assert_true(c->seed == 42 && c->n_stop == 0 && !c->resume && !c->overwrite);
+    static const char *const options[] = {"do-sample",     "temperature", "top-k",
+                                          "top-p",         "min-p",       "repetition-penalty",
+                                          "max-new-tokens"};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        assert_int_equal(oc_config_origin(c, options[i]), OC_FROM_DEFAULT);
+    const struct oc_generate_config *g = &c->gen;
+    assert_true(g->temperature == 0 && g->top_k == 0 && g->top_p == 1 && g->min_p == 0);
+    assert_true(g->repetition_penalty == 1 && g->presence_penalty == 0 && g->logprobs == -1);
+    assert_true(g->max_new_tokens == 0 && g->min_new_tokens == 0 && g->prompt_tokens == 512);
+    assert_true(g->batch == 0 && g->kv_tokens == 0 && g->prefill == 0 && g->page_tokens == 32);
+    assert_true(g->kv_home == OC_HOME_AUTO && !g->chat && !g->ignore_eos && !g->invariant);
+    assert_true(c->seed == 42 && g->n_stops == 0 && !c->resume && !c->overwrite);
     oc_config_free(c);
 }
 
@@ -26,17 +32,20 @@ static void options_set_what_they_say(void **state) {
     oc_config *c =
         line_of(OC_CMD_GENERATE,
                 "--model m --input in.jsonl.gz --output out.jsonl --resume --max-new-tokens 7 "
-                "--min-new-tokens 2 --batch 3 --temperature 0.5 --top-k 5 --top-p 0.9 --min-p 0.1 "
+                "--batch 3 --temperature 0.5 --top-k 5 --top-p 0.9 --min-p 0.1 "
                 "--repetition-penalty 1.5 --presence-penalty -2 --frequency-penalty 2 --stop a "
                 "b --stop c --logprobs 0 --ignore-eos --seed 9");
     assert_int_equal(resolve(c), OC_OK);
     assert_string_equal(c->input, "in.jsonl.gz");
     assert_string_equal(c->output, "out.jsonl");
-    assert_true(c->resume && !c->resume_path && c->max_new_tokens == 7 && c->min_new_tokens == 2);
-    assert_true(c->batch == 3 && c->temperature == 0.5 && c->top_k == 5 && c->top_p == 0.9);
-    assert_true(c->min_p == 0.1 && c->repetition_penalty == 1.5 && c->presence_penalty == -2);
-    assert_true(c->frequency_penalty == 2 && c->n_stop == 3 && c->logprobs == 0 && c->ignore_eos);
-    assert_string_equal(c->stop[2], "c");
+    assert_true(c->resume && !c->resume_path && c->gen.max_new_tokens == 7);
+    assert_true(c->gen.batch == 3 && c->gen.temperature == 0.5 && c->gen.top_k == 5 &&
+                c->gen.top_p == 0.9);
+    assert_true(c->gen.min_p == 0.1 && c->gen.repetition_penalty == 1.5 &&
+                c->gen.presence_penalty == -2);
+    assert_true(c->gen.frequency_penalty == 2 && c->gen.n_stops == 3 && c->gen.logprobs == 0 &&
+                c->gen.ignore_eos);
+    assert_string_equal(c->gen.stops[2], "c");
     assert_true(c->seed == 9);
     oc_config_free(c);
 }
@@ -46,10 +55,10 @@ static void prompts_are_taken_as_they_stand(void **state) {
     (void)state;
     oc_config *c = line_of(OC_CMD_GENERATE, "--model m --prompt x= lr=2 model=none --prompt=--lr");
     assert_int_equal(resolve(c), OC_OK);
-    assert_int_equal(c->n_prompt, 4);
-    assert_string_equal(c->prompt[1], "lr=2");
-    assert_string_equal(c->prompt[2], "model=none");
-    assert_string_equal(c->prompt[3], "--lr");
+    assert_int_equal(c->gen.n_prompts, 4);
+    assert_string_equal(c->gen.prompts[1], "lr=2");
+    assert_string_equal(c->gen.prompts[2], "model=none");
+    assert_string_equal(c->gen.prompts[3], "--lr");
     assert_string_equal(c->model_dir, "m");
     oc_config_free(c);
 }
@@ -73,11 +82,11 @@ static void names_of_other_programs_are_taken(void **state) {
         assert_string_equal(c->model_dir, "m");
         assert_string_equal(c->input, "i");
         assert_string_equal(c->output, "o");
-        assert_true(c->max_new_tokens == 7 && c->batch == 3);
+        assert_true(c->gen.max_new_tokens == 7 && c->gen.batch == 3);
         oc_config_free(c);
     }
     oc_config *c = line_of(OC_CMD_GENERATE, "--model m --chat --raw --prompt x --kv_offload");
-    assert_true(!c->chat && c->kv_home == OC_HOME_HOST);
+    assert_true(!c->gen.chat && c->gen.kv_home == OC_HOME_HOST);
     oc_config_free(c);
 }
 
@@ -108,8 +117,8 @@ static void a_switch_and_a_temperature_agree(void **state) {
         const char *line;
         double temperature; /* -2: refused */
     } rows[] = {
-        {"", -1},
-        {"--do_sample True", -1},
+        {"", 0},
+        {"--do_sample True", 0},
         {"--do_sample False", 0},
         {"--do-sample --temperature 0.5", 0.5},
         {"--do-sample --temperature 0", -2},
@@ -124,14 +133,14 @@ static void a_switch_and_a_temperature_agree(void **state) {
         if (rows[i].temperature < -1.5)
             assert_non_null(strstr(error.message, "contradict"));
         else
-            assert_true(c->temperature == rows[i].temperature);
+            assert_true(c->gen.temperature == rows[i].temperature);
         oc_config_free(c);
     }
     oc_config *c = line_of(OC_CMD_GENERATE, "--model m --prompt x --temperature 0 --top-p 0.5 "
                                             "--top-k -1");
     assert_int_equal(resolve(c), OC_OK);
     assert_non_null(strstr(notes_text, "--top-p has an effect with --temperature above 0 only\n"));
-    assert_int_equal(c->top_k, 0);
+    assert_int_equal(c->gen.top_k, 0);
     oc_config_free(c);
 }
 
@@ -172,7 +181,8 @@ static void what_does_not_go_together_is_refused_by_name(void **state) {
     }
     oc_config *c = line_of(OC_CMD_PLAN, "generate --init m --prompt-tokens 100 --batch auto");
     assert_int_equal(resolve(c), OC_OK);
-    assert_true(c->command == OC_CMD_PLAN_GENERATE && c->prompt_tokens == 100 && c->batch == 0);
+    assert_true(c->command == OC_CMD_PLAN_GENERATE && c->gen.prompt_tokens == 100 &&
+                c->gen.batch == 0);
     oc_config_free(c);
 }
 
@@ -201,7 +211,7 @@ static void options_of_one_kind_of_run_are_none_of_the_others(void **state) {
         {OC_CMD_TOKENIZE, "--prompt x", "not an option of outcore tokenize"},
         {OC_CMD_GENERATE, "--lr 1", "not an option of outcore generate"},
         {OC_CMD_GENERATE, "--prompt-tokens 4", "not an option of outcore generate"},
-        {OC_CMD_GENERATE, "--max-length 4", "did you mean --max-new-tokens"},
+        {OC_CMD_GENERATE, "--max-new-tokns 4", "did you mean --max-new-tokens"},
         {OC_CMD_GENERATE, "--batch-size 4", "did you mean --batch"},
         {OC_CMD_GENERATE, "--num_beams 4", "--num-beams 4 is not available"},
         {OC_CMD_PLAN_GENERATE, "--optimizer sgd", "not an option of outcore plan generate"},
@@ -225,8 +235,8 @@ static void run_json_of_a_generation_reads_back(void **state) {
         fail_msg("%s", error.message);
     assert_int_equal(resolve(b), OC_OK);
     assert_true(same_json(a, b));
-    assert_true(b->temperature == 0.7 && b->n_stop == 1 && b->max_new_tokens == 9);
-    assert_true(b->top_k == -2 && b->min_new_tokens == -1);
+    assert_true(b->gen.temperature == 0.7 && b->gen.n_stops == 1 && b->gen.max_new_tokens == 9);
+    assert_true(oc_config_origin(b, "top-k") == OC_FROM_DEFAULT && b->gen.top_k == 0);
     oc_config_free(a);
     oc_config_free(b);
     /* a switch that was not given is not written as if it were */
@@ -234,15 +244,14 @@ static void run_json_of_a_generation_reads_back(void **state) {
     assert_int_equal(oc_config_write(a, NULL, file_path, &error), OC_OK);
     b = line_of(OC_CMD_GENERATE, "");
     assert_int_equal(oc_config_read_deepspeed(b, file_path, 1, NULL, &error), OC_OK);
-    assert_true(b->do_sample && oc_config_origin(b, "do-sample") == OC_FROM_FILE);
+    assert_true(b->gen.do_sample && oc_config_origin(b, "do-sample") == OC_FROM_FILE);
     oc_config_free(a);
     oc_config_free(b);
 }
 
 static void what_has_no_effect_yet_is_refused_by_name(void **state) {
     (void)state;
-    static const char *const lines[] = {"--batch-invariant", "--kv-home host", "--kv-tokens 100",
-                                        "--prefill-chunk 64", "--page-tokens 32"};
+    static const char *const lines[] = {"--min-new-tokens 2", "--kv-home host", "--kv-tokens 100"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char line[128];
         snprintf(line, sizeof line, "--model m --prompt x %s", lines[i]);

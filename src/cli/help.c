@@ -12,7 +12,7 @@ static const struct {
                       true},
     [OC_CMD_GENERATE] = {"generate --model DIR  --prompt TEXT... | --chat | --input FILE --output "
                          "FILE",
-                         "go on with texts, talk, or answer a file of prompts", false},
+                         "go on with texts, talk, or answer a file of prompts", true},
     [OC_CMD_PLAN_GENERATE] = {"plan     generate --model DIR | --init DIR",
                               "which batch generation would take, where states would lie, and "
                               "what it would move",

@@ -125,6 +125,28 @@ typedef struct oc_config {
     int32_t zero_stage;
     double optimizer_ratio; /* of the optimizer's states, that offload_optimizer is for; 1: all */
 
+    /* outcore generate. What is not given is generation_config.json's or the planner's; origin[]
+     * tells */
+    struct oc_generate_config {
+        char **prompts;
+        int32_t n_prompts;
+        char **stops;
+        int32_t n_stops;
+        char *system; /* --chat: the first message */
+        bool chat, invariant, ignore_eos;
+        int64_t max_new_tokens;
+        int64_t batch, groups, prefill, page_tokens; /* 0: auto */
+        int64_t prompt_tokens;                       /* plan generate: of a prompt */
+        double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+        int64_t top_k;
+        int32_t logprobs; /* alternatives a token; -1: none are asked for */
+        /* given: the temperature is 0, or generation_config's or 1 */
+        bool do_sample;
+        int32_t min_new_tokens;
+        oc_home kv_home;   /* of keys and values */
+        int64_t kv_tokens; /* that there is room for; 0: auto */
+    } gen;
+
     /* placement; AUTO and 0 are decided by the planner and logged */
     oc_home weights_home, optimizer_home, act_home, saved_home;
     oc_recompute recompute;
@@ -135,30 +157,6 @@ typedef struct oc_config {
     int64_t resident_blocks; /* whose states stay on the device; -1: the planner's choice */
     uint64_t piece_bytes;    /* of the compute dtype */
     uint64_t delay_seed;     /* tests: random delays around ops; 0 none */
-
-    /* generate, plan generate. "not given": generation_config.json says, else what stands behind it
-     */
-    char **prompt;
-    int32_t n_prompt;
-    char **stop;
-    int32_t n_stop;
-    bool chat;
-    char *system;                     /* message of --chat; NULL: none */
-    int32_t max_new_tokens;           /* 0: not given, 256 */
-    int32_t min_new_tokens;           /* -1: not given, 0 */
-    bool ignore_eos, batch_invariant; /* no eos ends an answer; bits do not depend on the batch */
-    int32_t logprobs;                 /* -1: none; else so many alternatives a token */
-    bool do_sample;            /* given at all: origin. false: temperature is 0 then, resolved */
-    double temperature;        /* -1: not given; 1 with do_sample, else 0 */
-    int32_t top_k;             /* -2: not given, 0; 0: all */
-    double top_p, min_p;       /* -1: not given, 1 and 0 */
-    double repetition_penalty; /* -1: not given, 1 */
-    double presence_penalty, frequency_penalty; /* 0: none */
-    int64_t batch;                              /* sequences at a time; 0: the planner's choice */
-    int64_t prefill_chunk;                      /* tokens of a pass; 0: the planner's choice */
-    oc_home kv_home;
-    int64_t kv_tokens, page_tokens; /* 0: the planner's choice; page_tokens: a multiple of 16 */
-    int64_t prompt_tokens;          /* plan generate: of a prompt, when none is given; 0: auto */
 } oc_config;
 
 /* Parse argv after the command word. Refusals name the option and the nearest known. notes, when
@@ -173,6 +171,8 @@ OC_NODISCARD oc_status oc_config_read_deepspeed(oc_config *c, const char *path, 
 OC_NODISCARD oc_status oc_config_parse_deepspeed(oc_config *c, const char *text, size_t n,
                                                  const char *path, int32_t world, FILE *notes,
                                                  oc_error *err);
+/* What is asked for is generation, or its plan. */
+bool oc_config_generates(const oc_config *c);
 /* Defaults, the batch equation, cross-checks. */
 OC_NODISCARD oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *err);
 /* Whether updates may run during the backward: nothing looks at all gradients first, and one

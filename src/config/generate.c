@@ -5,8 +5,11 @@
 
 /* Options that are read and checked, whose effect is not there yet: each is refused by name. Who
  * gives one its effect takes it off. */
-static const char *const later[] = {"batch-invariant", "kv-home", "kv-tokens", "prefill-chunk",
-                                    "page-tokens"};
+static const char *const later[] = {"min-new-tokens", "kv-home", "kv-tokens"};
+
+bool oc_config_generates(const oc_config *c) {
+    return c->command == OC_CMD_GENERATE || c->command == OC_CMD_PLAN_GENERATE;
+}
 
 static bool given(const oc_config *c, const char *option) {
     return oc_config_origin(c, option) != OC_FROM_DEFAULT;
@@ -33,17 +36,17 @@ static oc_status check_model(const oc_config *c, oc_error *err) {
 
 /* Prompts, a conversation or a file: one of them; a plan needs none. */
 static oc_status check_source(const oc_config *c, oc_error *err) {
-    if (c->input && (c->n_prompt > 0 || c->chat))
+    if (c->input && (c->gen.n_prompts > 0 || c->gen.chat))
         return oc_fail(err, OC_E_INVALID, "--input and --%s exclude each other",
-                       c->n_prompt > 0 ? "prompt" : "chat");
-    if (c->system && !c->chat)
+                       c->gen.n_prompts > 0 ? "prompt" : "chat");
+    if (c->gen.system && !c->gen.chat)
         return oc_fail(err, OC_E_INVALID,
                        "--system goes with --chat only: a row of --input has its own messages");
-    if (c->chat && c->n_prompt == 0 && c->json)
+    if (c->gen.chat && c->gen.n_prompts == 0 && c->json)
         return oc_fail(err, OC_E_INVALID,
                        "--chat without --prompt is for people and has no --json; give --prompt");
     if (c->command == OC_CMD_PLAN_GENERATE) return OC_OK;
-    if (!c->input && !c->chat && c->n_prompt == 0)
+    if (!c->input && !c->gen.chat && c->gen.n_prompts == 0)
         return oc_fail(err, OC_E_INVALID,
                        "outcore generate needs --prompt TEXT..., --chat, or --input FILE --output "
                        "FILE");
@@ -72,18 +75,18 @@ static oc_status check_files(const oc_config *c, oc_error *err) {
 }
 
 static oc_status check_answers(const oc_config *c, oc_error *err) {
-    for (int32_t i = 0; i < c->n_stop; i++)
-        if (!*c->stop[i]) return oc_fail(err, OC_E_INVALID, "--stop: the text is empty");
-    if (c->max_new_tokens > 0 && c->min_new_tokens > c->max_new_tokens)
-        return oc_fail(err, OC_E_INVALID, "--min-new-tokens %d is above --max-new-tokens %d",
-                       c->min_new_tokens, c->max_new_tokens);
-    if (c->logprobs >= 0 && !c->input && !c->json)
+    for (int32_t i = 0; i < c->gen.n_stops; i++)
+        if (!*c->gen.stops[i]) return oc_fail(err, OC_E_INVALID, "--stop: the text is empty");
+    if (c->gen.max_new_tokens > 0 && c->gen.min_new_tokens > c->gen.max_new_tokens)
+        return oc_fail(err, OC_E_INVALID, "--min-new-tokens %d is above --max-new-tokens %lld",
+                       c->gen.min_new_tokens, (long long)c->gen.max_new_tokens);
+    if (c->gen.logprobs >= 0 && !c->input && !c->json)
         return oc_fail(err, OC_E_INVALID,
                        "--logprobs has its place in rows: give --input, or --json");
-    if (c->page_tokens % 16 != 0)
+    if (c->gen.page_tokens % 16 != 0)
         return oc_fail(err, OC_E_INVALID, "--page-tokens %lld is no multiple of 16",
-                       (long long)c->page_tokens);
-    if (c->prompt_tokens > 0 && (c->input || c->n_prompt > 0))
+                       (long long)c->gen.page_tokens);
+    if (given(c, "prompt-tokens") && (c->input || c->gen.n_prompts > 0))
         return oc_fail(err, OC_E_INVALID, "--prompt-tokens stands for prompts: leave out --%s",
                        c->input ? "input" : "prompt");
     return OC_OK;
@@ -91,20 +94,22 @@ static oc_status check_answers(const oc_config *c, oc_error *err) {
 
 /* do_sample, as transformers has it, is whether the temperature is above 0. */
 static oc_status settle_temperature(oc_config *c, oc_error *err) {
-    bool draws = c->do_sample, said = given(c, "do-sample");
-    if (said && c->temperature >= 0 && draws != (c->temperature > 0))
+    bool draws = c->gen.do_sample, said = given(c, "do-sample");
+    if (said && given(c, "temperature") && draws != (c->gen.temperature > 0))
         return oc_fail(err, OC_E_INVALID,
                        "--do-sample %s and --temperature %g contradict each other; give one",
-                       draws ? "true" : "false", c->temperature);
-    if (said && !draws) c->temperature = 0;
-    if (c->top_k == -1) c->top_k = 0;
+                       draws ? "true" : "false", c->gen.temperature);
+    if (said && !draws) c->gen.temperature = 0;
+    if (c->gen.top_k == -1) c->gen.top_k = 0;
     return OC_OK;
 }
 
 static void note_idle(const oc_config *c, FILE *notes) {
+    bool greedy = (given(c, "temperature") && !(c->gen.temperature > 0)) ||
+                  (given(c, "do-sample") && !c->gen.do_sample);
     static const char *const drawn[] = {"top-k", "top-p", "min-p"};
     for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++)
-        if (given(c, drawn[i]) && !(c->temperature > 0 || c->temperature < 0))
+        if (given(c, drawn[i]) && greedy)
             fprintf(notes, "--%s has an effect with --temperature above 0 only\n", drawn[i]);
     if (given(c, "trace-size") && !c->trace_path)
         fprintf(notes, "--trace-size has an effect with --trace only\n");

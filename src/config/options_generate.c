@@ -74,13 +74,12 @@ static const oc_foreign_arg table[] = {
     ONLY("kv-cache-dtype", "auto", "keys and values are of --dtype"),
     ONLY("quantization", "none|null|auto", no_quant),
     NONE("enable-lora", no_adapters),
-    IDLE("max-model-len", "the model's positions, and --max-new-tokens, are the limit"),
     IDLE("load-format", "weights are read from safetensors"),
     NONE("speculative-config", no_draft),
     IDLE("generation-config", "the model's generation_config.json is followed"),
+    ONLY("block-size", "none|null", "--page-tokens N, a multiple of 16, is meant"),
 
     /* llama.cpp */
-    IDLE("ctx-size", "the model's positions are the limit"),
     IDLE("gpu-layers", "--resident-blocks N keeps blocks on the device"),
     IDLE("n-gpu-layers", "--resident-blocks N keeps blocks on the device"),
     IDLE("flash-attn", "attention is computed by one kernel, exactly"),

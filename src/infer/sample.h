@@ -44,14 +44,15 @@ typedef struct oc_sampled {
     float logprob; /* of id, under the model's own distribution: before penalties and temperature */
 } oc_sampled;
 
-/* logits: [vocab] fp32, changed. Ties: the smallest id. want_logprob false: logprob is 0. A logit
+/* logits: [vocab] fp32. Ties: the smallest id. want_logprob false: logprob is 0. A logit
  * that is NaN is OC_E_INVALID. */
 OC_NODISCARD oc_status oc_sample(oc_sampler *s, const oc_sampling *how, oc_sample_row *row,
-                                 float *logits, bool want_logprob, oc_sampled *out, oc_error *err);
+                                 const float *logits, bool want_logprob, oc_sampled *out,
+                                 oc_error *err);
 /* The filtered probabilities that oc_sample draws from (temperature > 0), for tests: [vocab]. */
 OC_NODISCARD oc_status oc_sample_probabilities(oc_sampler *s, const oc_sampling *how,
-                                               const oc_sample_row *row, float *logits, double *out,
-                                               oc_error *err);
+                                               const oc_sample_row *row, const float *logits,
+                                               double *out, oc_error *err);
 /* The n most probable ids with log-probabilities (before penalties), falling; n <= 20. */
 void oc_sample_top(oc_sampler *s, const float *logits, int32_t n, oc_sampled *out);
 
