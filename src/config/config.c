@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const command_names[OC_CMD_COUNT] = {"train", "generate", "eval",    "plan",
-                                                        "bench", "inspect",  "tokenize"};
+static const char *const command_names[OC_CMD_COUNT] = {
+    "train", "generate", "eval", "plan", "bench", "inspect", "tokenize", "plan generate"};
 
 const char *oc_command_name(oc_command c) { return command_names[c]; }
 
@@ -205,63 +205,6 @@ static oc_status check_tokenize(const oc_config *c, oc_error *err) {
     return OC_OK;
 }
 
-/* ---- outcore generate ---- */
-
-bool oc_config_generates(const oc_config *c) {
-    return c->command == OC_CMD_GENERATE || c->plan_generate;
-}
-
-static oc_status check_sources(const oc_config *c, oc_error *err) {
-    bool prompts = c->gen.n_prompts > 0, file = c->input != NULL, chat = c->gen.chat;
-    if (prompts + file + chat != 1)
-        return oc_fail(err, OC_E_INVALID,
-                       "outcore generate needs one of --prompt TEXT..., --chat, and --input FILE "
-                       "--output FILE");
-    if (file != (c->output != NULL))
-        return oc_fail(err, OC_E_INVALID,
-                       file ? "--input needs --output FILE for the answers"
-                            : "--output goes with --input FILE only");
-    if (!file && (c->resume || c->overwrite))
-        return oc_fail(err, OC_E_INVALID, "--resume and --overwrite go with --output only");
-    if (c->resume_path)
-        return oc_fail(err, OC_E_INVALID, "--resume takes no path here: it goes on with --output");
-    if (c->overwrite && c->resume)
-        return oc_fail(err, OC_E_INVALID, "--resume and --overwrite exclude each other");
-    if (c->gen.system && !chat)
-        return oc_fail(err, OC_E_INVALID,
-                       "--system goes with --chat; rows have it in their messages");
-    if (c->gen.logprobs >= 0 && chat)
-        return oc_fail(err, OC_E_INVALID, "--logprobs goes with --prompt and --input only");
-    return OC_OK;
-}
-
-static oc_status resolve_generate(oc_config *c, FILE *notes, oc_error *err) {
-    if (c->model_dir && c->init_dir)
-        return oc_fail(err, OC_E_INVALID, "--model and --init exclude each other");
-    if (!c->model_dir && !c->init_dir)
-        return oc_fail(err, OC_E_INVALID, "outcore %s needs --model DIR",
-                       command_names[c->command]);
-    if (c->command == OC_CMD_GENERATE) OC_TRY(check_sources(c, err));
-    if (c->gen.page_tokens % 16)
-        return oc_fail(err, OC_E_INVALID, "--page-tokens %lld is no multiple of 16",
-                       (long long)c->gen.page_tokens);
-    if (notes && oc_config_origin(c, "trace-size") == OC_FROM_FLAG && !c->trace_path)
-        fprintf(notes, "--trace-size has an effect with --trace only\n");
-    return find_model(c, notes, err);
-}
-
-/* Of `plan` alone: options of generation say nothing of training. */
-static oc_status refuse_generation(const oc_config *c, oc_error *err) {
-    static const char *const names[] = {"max-new-tokens", "batch",      "prompt-tokens",
-                                        "prefill-chunk",  "row-groups", "page-tokens",
-                                        "batch-invariant"};
-    if (c->command != OC_CMD_PLAN) return OC_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (oc_config_origin(c, names[i]) == OC_FROM_FLAG)
-            return oc_fail(err, OC_E_INVALID, "--%s is for outcore plan generate", names[i]);
-    return OC_OK;
-}
-
 /* org/name where a path is due: a data set of the hub. */
 static oc_status check_paths(char *const *paths, int32_t n, const char *option, oc_error *err) {
     for (int32_t i = 0; i < n; i++) {
@@ -309,6 +252,12 @@ static oc_status check_early(const oc_config *c, oc_error *err) {
     return oc_config_check_early(c, c->has_dtype ? c->dtype : OC_F32, c->grad_accum, err);
 }
 
+static oc_status check_world(int32_t world, oc_error *err) {
+    if (world == 1) return OC_OK;
+    return oc_fail(err, OC_E_UNSUPPORTED,
+                   "%d ranks: more than one is not available in this version", world);
+}
+
 static oc_status check_values(const oc_config *c, int32_t world, oc_error *err) {
     if (c->beta1 >= 1 || c->beta2 >= 1)
         return oc_fail(err, OC_E_INVALID, "--betas %g,%g: both must be below 1", c->beta1,
@@ -328,10 +277,7 @@ static oc_status check_values(const oc_config *c, int32_t world, oc_error *err) 
         return oc_fail(err, OC_E_INVALID, "--freeze and --train-only exclude each other");
     if (c->overwrite && c->resume)
         return oc_fail(err, OC_E_INVALID, "--resume and --overwrite exclude each other");
-    if (world != 1)
-        return oc_fail(err, OC_E_UNSUPPORTED,
-                       "%d ranks: more than one is not available in this version", world);
-    return OC_OK;
+    return check_world(world, err);
 }
 
 static bool by_flag(const oc_config *c, const char *option) {
@@ -419,8 +365,11 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
         return find_model(c, notes, err);
     }
     settle_rivals(c, notes);
-    if (oc_config_generates(c)) return resolve_generate(c, notes, err);
-    OC_TRY(refuse_generation(c, err));
+    if (oc_config_generates(c)) {
+        OC_TRY(oc_config_resolve_generate(c, notes, err));
+        OC_TRY(check_world(world, err));
+        return find_model(c, notes, err);
+    }
     OC_TRY(check_model_and_data(c, err));
     OC_TRY(check_paths(c->data, c->n_data, "data", err));
     OC_TRY(check_paths(c->eval_data, c->n_eval_data, "eval-data", err));
@@ -434,6 +383,15 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
 
 /* ---- run.json ---- */
 
+/* Where nobody says so, generation_config.json does. */
+static bool is_of_the_model(const char *name) {
+    static const char *const names[] = {"do-sample", "temperature", "top-k",
+                                        "top-p",     "min-p",       "repetition-penalty"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
 /* What --config shall not bring back: what is resolved into the rest, how the run was started, and
  * the product of the batch equation, so that one of its factors can be overridden. */
 static bool not_in_run(const oc_config *c, const oc_option *o) {
@@ -442,6 +400,7 @@ static bool not_in_run(const oc_config *c, const oc_option *o) {
     static const char *const out[] = {"config", "overwrite", "quiet", "json", "ops"};
     for (size_t i = 0; i < sizeof out / sizeof *out; i++)
         if (strcmp(name, out[i]) == 0) return true;
+    if (is_of_the_model(name) && oc_config_origin(c, name) == OC_FROM_DEFAULT) return true;
     return strcmp(name, "train-batch") == 0 && c->micro_batch > 0 && c->grad_accum > 0;
 }
 

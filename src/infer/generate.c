@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "engine/corpus.h"
 #include "infer/internal.h"
+#include "infer/requests.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@ static oc_sampling sampling_of(const oc_config *c, const oc_generation_defaults 
     oc_sampling s = d->sampling;
     const struct oc_generate_config *g = &c->gen;
     if (oc_config_origin(c, "temperature") != OC_FROM_DEFAULT) s.temperature = g->temperature;
+    if (oc_config_origin(c, "do-sample") != OC_FROM_DEFAULT && !g->do_sample) s.temperature = 0;
+    if (g->do_sample && !(s.temperature > 0)) s.temperature = 1;
     if (oc_config_origin(c, "top-k") != OC_FROM_DEFAULT) s.top_k = (int32_t)g->top_k;
     if (oc_config_origin(c, "top-p") != OC_FROM_DEFAULT) s.top_p = g->top_p;
     if (oc_config_origin(c, "min-p") != OC_FROM_DEFAULT) s.min_p = g->min_p;
@@ -72,7 +75,7 @@ static int32_t most_answer(const oc_asked *a, int32_t prompt) {
 static oc_status encode_prompt(oc_asked *a, const oc_setup *s, int32_t k, oc_tokens *tokens,
                                oc_error *err) {
     const char *text = s->config->gen.prompts[k];
-    OC_TRY(oc_tokenizer_encode(s->tokenizer, text, strlen(text), OC_SPECIAL_ADD, tokens, err));
+    OC_TRY(oc_request_encode(s->tokenizer, text, strlen(text), tokens, err));
     int32_t n = (int32_t)tokens->n;
     OC_TRY(check_prompt(a, n, k, err));
     OC_TRY(oc_job_new(&a->jobs[k], tokens->ids, n, most_answer(a, n), err));
@@ -132,7 +135,7 @@ static oc_status wish(void *user, const oc_setup *s, oc_pass_wish *out, oc_error
     OC_TRY(oc_sampling_check(&a->sampling, err));
     a->positions = positions_of(s);
     a->answer = answer_of(c, a->defaults);
-    if (c->command == OC_CMD_PLAN) {
+    if (c->command == OC_CMD_PLAN_GENERATE) {
         wish_of_plan(a, c, out);
         return OC_OK;
     }
