@@ -135,7 +135,7 @@ static oc_status wish(void *user, const oc_setup *s, oc_pass_wish *out, oc_error
     OC_TRY(oc_sampling_check(&a->sampling, err));
     a->positions = positions_of(s);
     a->answer = answer_of(c, a->defaults);
-    if (c->command == OC_CMD_PLAN_GENERATE) {
+    if (c->command == OC_CMD_PLAN_GENERATE && !c->input && c->gen.n_prompts == 0) {
         wish_of_plan(a, c, out);
         return OC_OK;
     }
@@ -144,12 +144,10 @@ static oc_status wish(void *user, const oc_setup *s, oc_pass_wish *out, oc_error
         wish_of_jobs(a, out);
         return OC_OK;
     }
+    if (c->input) return oc_generate_survey(a, s, out, err);
     OC_TRY(need_tokenizer(s, err));
-    if (c->gen.chat) {
-        wish_of_chat(a, c, out);
-        return OC_OK;
-    }
-    return oc_fail(err, OC_E_UNSUPPORTED, "only --prompt is there");
+    wish_of_chat(a, c, out);
+    return OC_OK;
 }
 
 static uint64_t beside(void *user, const oc_setup *s, const oc_build_spec *build) {

@@ -72,6 +72,7 @@ oc_status oc_job_new(oc_job **out, const int32_t *ids, int32_t n_prompt, int32_t
 void oc_job_free(oc_job *j) {
     if (!j) return;
     oc_text_stream_close(j->stream);
+    if (j->free_user) j->free_user(j->user);
     free(j->ids);
     free(j->text);
     free(j->tokens);
