@@ -2,7 +2,9 @@
 #include "infer/generate.h"
 
 #include "base/checked.h"
+#include "base/json.h"
 #include "base/log.h"
+#include "data/chat.h"
 #include "engine/corpus.h"
 #include "infer/internal.h"
 #include "infer/requests.h"
@@ -72,10 +74,33 @@ static int32_t most_answer(const oc_asked *a, int32_t prompt) {
     return a->answer < room ? a->answer : (int32_t)room;
 }
 
+/* --chat --prompt: what a user says, through the chat template. */
+static oc_status encode_message(const oc_setup *s, const char *text, oc_tokens *tokens,
+                                oc_error *err) {
+    oc_chat *chat = NULL;
+    oc_rendered x;
+    json_t *m = json_array();
+    const char *system = s->config->gen.system;
+    if (system) m = oc_json_append(m, json_pack("{s:s,s:s}", "role", "system", "content", system));
+    m = oc_json_append(m, json_pack("{s:s,s:s}", "role", "user", "content", text));
+    oc_status st = m ? oc_chat_open(&chat, s->tokenizer, err)
+                     : oc_fail(err, OC_E_MEMORY, "no memory for the prompts");
+    if (st == OC_OK) st = oc_chat_render(chat, &(oc_conversation){.messages = m}, true, &x, err);
+    oc_chat_close(chat);
+    json_decref(m);
+    if (st != OC_OK) return st;
+    st = oc_tokenizer_encode(s->tokenizer, x.text, x.n, OC_SPECIAL_NONE, tokens, err);
+    oc_rendered_free(&x);
+    return st;
+}
+
 static oc_status encode_prompt(oc_asked *a, const oc_setup *s, int32_t k, oc_tokens *tokens,
                                oc_error *err) {
     const char *text = s->config->gen.prompts[k];
-    OC_TRY(oc_request_encode(s->tokenizer, text, strlen(text), tokens, err));
+    if (s->config->gen.chat)
+        OC_TRY(encode_message(s, text, tokens, err));
+    else
+        OC_TRY(oc_request_encode(s->tokenizer, text, strlen(text), tokens, err));
     int32_t n = (int32_t)tokens->n;
     OC_TRY(check_prompt(a, n, k, err));
     OC_TRY(oc_job_new(&a->jobs[k], tokens->ids, n, most_answer(a, n), err));
