@@ -155,18 +155,29 @@ oc_status oc_text_stream_end(oc_text_stream *s, const char **text, size_t *n, bo
 
 /* --- Life */
 
-/* The prompt is decoded twice: as the stream has it so far, and to its end. */
+static int32_t *known_ids(const oc_text_stream *s, const oc_text_stream_spec *spec, size_t *n) {
+    int32_t *ids = malloc((size_t)spec->n_prompt * sizeof *ids);
+    *n = 0;
+    for (int32_t i = 0; ids != NULL && i < spec->n_prompt; i++)
+        if (spec->prompt[i] < s->vocab) ids[(*n)++] = spec->prompt[i];
+    return ids;
+}
+
+/* The prompt is decoded twice: as far as the stream has it, and to its end. */
 static oc_status take_prompt(oc_text_stream *s, const oc_text_stream_spec *spec, oc_error *err) {
     const char *begun;
-    size_t begun_n, whole_n, n = (size_t)spec->n_prompt;
-    char *whole;
-    if (n == 0) return OC_OK;
-    OC_TRY(oc_decode_put(s->decode, spec->prompt, n, &begun, &begun_n, err));
-    OC_TRY(oc_tokenizer_decode(spec->tokenizer, spec->prompt, n, !spec->specials, &whole, &whole_n,
-                               err));
-    s->echo = whole;
-    s->echo_n = whole_n - begun_n;
-    memmove(whole, whole + begun_n, s->echo_n);
+    size_t begun_n, n;
+    if (spec->n_prompt == 0) return OC_OK;
+    int32_t *ids = known_ids(s, spec, &n);
+    if (ids == NULL) return oc_fail(err, OC_E_MEMORY, "no memory for an answer's text");
+    oc_status status = oc_decode_put(s->decode, ids, n, &begun, &begun_n, err);
+    if (status == OC_OK)
+        status = oc_tokenizer_decode(spec->tokenizer, ids, n, !spec->specials, &s->echo, &s->echo_n,
+                                     err);
+    free(ids);
+    OC_TRY(status);
+    s->echo_n -= begun_n;
+    memmove(s->echo, s->echo + begun_n, s->echo_n);
     return OC_OK;
 }
 
