@@ -153,7 +153,7 @@ static oc_status read_file(oc_generation_defaults *d, const char *dir, const cha
 oc_status oc_generation_defaults_read(oc_generation_defaults *out, const char *model_dir,
                                       const oc_tokenizer *tokenizer, oc_error *err) {
     memset(out, 0, sizeof *out);
-    out->sampling = (oc_sampling){.top_p = 1, .repetition_penalty = 1};
+    out->sampling = oc_sampling_greedy();
     OC_TRY(read_file(out, model_dir, "generation_config.json", read_generation, err));
     OC_TRY(read_file(out, model_dir, "config.json", read_eos, err));
     if (tokenizer) add_eos(out, oc_tokenizer_eos(tokenizer));
