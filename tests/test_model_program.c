@@ -253,7 +253,7 @@ static rig *rig_tiled(const rig_spec *s, oc_dtype dtype, oc_device *device, int6
     rig_blocks(r, s);
     rig_batch(r);
     rig_positions(r);
-    r->shape = (oc_program_shape){&r->model, device, dtype, BATCH, SEQ, tile};
+    r->shape = (oc_program_shape){&r->model, device, dtype, BATCH, SEQ, tile, OC_GEMM_TILED};
     rig_buffers(r);
     rig_fill(r);
     return r;

@@ -1,13 +1,19 @@
 /* acts.c - activation checkpoints: the inputs of layers. At home on the device they are where they
- * are computed; at home on the host they pass through a few slots. */
+ * are computed; at home on the host they pass through a few slots. A pass of generation needs none
+ * of them again: they take turns in two places. */
 #include "build/internal.h"
 
 oc_value oc_act_value(uint32_t layer, uint32_t micro) {
     return oc_value_of(OC_V_ACT, layer, micro, 0);
 }
 
+uint32_t oc_acts_places(const oc_build_spec *s) {
+    return oc_build_passes(s) ? 2 : (uint32_t)s->model->n_layers + 1;
+}
+
 uint32_t oc_act_index(const build *b, uint32_t layer, uint32_t micro) {
-    return micro * ((uint32_t)b->spec->model->n_layers + 1) + layer;
+    uint32_t places = oc_acts_places(b->spec);
+    return micro * places + layer % places;
 }
 
 /* Slots are empty when a plan begins: the order of its own uses counts. */

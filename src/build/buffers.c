@@ -269,7 +269,7 @@ static void waiting(build *b, oc_saved v) {
 static void activations(build *b) {
     const oc_build_spec *s = b->spec;
     const oc_placement *p = &s->place;
-    int32_t layers = s->model->n_layers, acts = layers + 1;
+    int32_t acts = (int32_t)oc_acts_places(s);
     oc_tier home = p->act_slots ? OC_TIER_HOST : p->compute;
     const oc_use use = OC_USE_ACTIVATIONS;
     for (int32_t i = 0; i < oc_build_sets(s) * acts; i++)
@@ -341,6 +341,12 @@ static void head_work(build *b) {
     const oc_build_spec *s = b->spec;
     const oc_model *m = s->model;
     int32_t sets = oc_build_sets(s), logits = s->train ? s->place.kept_logits : 0;
+    if (oc_build_passes(s)) { /* the final norm reads what layers made, and works itself */
+        for (int32_t g = 0; g < sets; g++)
+            b->states[g] = transient(b, "state", g, s->place.compute, OC_USE_WORKSPACE,
+                                     s->sizes.head_state_bytes, 0);
+        return;
+    }
     b->head_work = shared(b, "head", -1, OC_USE_WORKSPACE, s->sizes.head_work_bytes, OC_NO_BUFFER);
     oc_buffer_id before = b->head_work;
     for (int32_t g = 0; g < sets; g++)
@@ -395,18 +401,23 @@ static void cells(build *b) {
     const oc_build_spec *s = b->spec;
     uint64_t tokens = (uint64_t)(s->batch * s->seq), sets = (uint64_t)oc_build_sets(s);
     uint64_t piece = oc_align_up(OC_BATCH_ARRAYS * 4 * tokens, 64);
-    const oc_buffer_life fresh = OC_LIFE_SUBMISSION;
+    const oc_buffer_life fresh = oc_build_passes(s) ? OC_LIFE_CARRIED : OC_LIFE_SUBMISSION;
+    uint64_t counts = oc_build_passes(s) ? OC_PASS_COUNTS : 1;
     oc_build_ids *d = b->ids;
     d->batch =
         cell(b, "batch", fresh, piece * sets, piece, oc_value_of(OC_V_BATCH, 0, OC_EACH_MICRO, 0));
-    d->control = cell(b, "control", fresh, offsetof(oc_control_cell, live) + 4 * sets, 0,
+    d->control = cell(b, "control", fresh, offsetof(oc_control_cell, live) + 4 * sets * counts, 0,
                       oc_value_of(OC_V_CONTROL, 0, 0, 0));
+    b->batch_copy = copied(b, "batch.dev", oc_build_away(b), piece * sets, piece);
+    d->order = d->result = d->carry = d->losses = d->pages = b->loss = OC_NO_BUFFER;
+    b->order_copy = b->scalars_copy = b->scale_copy = b->losses_copy = OC_NO_BUFFER;
+    if (oc_build_passes(s)) {
+        oc_pass_buffers(b);
+        return;
+    }
     d->losses =
         cell(b, "losses", fresh, 8 * sets, 8, oc_value_of(OC_V_LOSSES, 0, OC_EACH_MICRO, 0));
-    b->batch_copy = copied(b, "batch.dev", oc_build_away(b), piece * sets, piece);
     b->losses_copy = copied(b, "losses.dev", oc_build_away(b), 8 * sets, 8);
-    d->order = d->result = d->carry = b->loss = OC_NO_BUFFER;
-    b->order_copy = b->scalars_copy = b->scale_copy = OC_NO_BUFFER;
     if (s->train) train_cells(b);
 }
 

@@ -159,6 +159,7 @@ static void release(build *b) {
         free(b->waiting[v]);
     }
     free(b->logits);
+    free(b->kv);
     free(b->states);
     free(b->ds);
     free(b->head_stage);
@@ -204,6 +205,7 @@ static void allocate(build *b) {
     b->partials = words(b, blocks);
     b->device_partials = words(b, blocks);
     b->acts = words(b, sets * (layers + 1));
+    b->kv = words(b, layers);
     for (int v = 0; v < OC_SAVED_COUNT; v++) {
         b->saved[v] = words(b, sets * oc_build_kept(s, (oc_saved)v));
         b->waiting[v] = words(b, sets * oc_build_away_saved(s, (oc_saved)v));
@@ -212,6 +214,7 @@ static void allocate(build *b) {
     b->states = words(b, sets);
     b->ds = words(b, sets);
     b->head_stage = words(b, sets);
+    b->ids->logits = words(b, s->model->n_head);
     b->ids->weight = words(b, blocks);
     b->ids->grad = words(b, blocks);
     b->ids->master = words(b, blocks);
@@ -273,6 +276,9 @@ static oc_status check(const oc_build_spec *s, oc_error *err) {
                        "a step of a model with tied embeddings has at most %d tokens, not %lld x "
                        "%lld x %d",
                        INT32_MAX, (long long)s->batch, (long long)s->seq, s->micros);
+    if (oc_build_passes(s) && s->micros * OC_PASS_COUNTS > OC_MAX_GROUP)
+        return oc_fail(err, OC_E_INVALID, "a pass has at most %d groups, not %d",
+                       OC_MAX_GROUP / OC_PASS_COUNTS, s->micros);
     if (p->early && s->micros != 1)
         return oc_fail(err, OC_E_INVALID, "early updates take one micro-batch a step, not %d",
                        s->micros);
@@ -280,8 +286,8 @@ static oc_status check(const oc_build_spec *s, oc_error *err) {
     OC_TRY(check_homes(s, err));
     if (s->train && !oc_build_any(s, oc_build_trains))
         return oc_fail(err, OC_E_INVALID, "every block is frozen: there is nothing to train");
-    if ((oc_build_any(s, oc_build_streams) && p->slots < 1) || p->slabs < 1 || p->act_slots < 0 ||
-        p->act_slots == 1)
+    if ((oc_build_any(s, oc_build_streams) && p->slots < 1) || (s->train && p->slabs < 1) ||
+        p->act_slots < 0 || p->act_slots == 1)
         return oc_fail(err, OC_E_INVALID,
                        "at least 1 weight slot, 1 gradient slab, and 0 or 2 and "
                        "more activation slots are needed");
@@ -331,6 +337,7 @@ oc_status oc_build(const oc_build_spec *spec, oc_plan_set **out, oc_build_ids *i
 
 void oc_build_ids_release(oc_build_ids *ids) {
     if (!ids) return;
+    free(ids->logits);
     free(ids->weight);
     free(ids->grad);
     free(ids->master);

@@ -1,4 +1,5 @@
-/* build.h - the plans of training: those of one optimizer step, and of an evaluation.
+/* build.h - the plans of training: those of one optimizer step, and of an evaluation; and the plan
+ * of a pass, of which generation is made.
  *
  * Pure functions of model, sizes and placement. A step of A micro-batches is a sequence of small
  * plans that each serve a group of G of them: within a group each block serves G micro-batches
@@ -21,7 +22,12 @@
  * An embedding is never moved whole for its lookup: fetch_rows brings the rows of the micro-batch.
  * Its gradient is retired as rows too, and folded row by row; for a tied table once at the end of
  * the step. A model whose rows pass through a front block first (norm or projection) fetches them
- * again for its backward. */
+ * again for its backward.
+ *
+ * A pass takes some tokens of many sequences through the model, group by group, as a step takes
+ * micro-batches: prompts in chunks and one token of each sequence that is being answered. Keys and
+ * values of all tokens before lie in pages. Its last op looks at the logits and says what the next
+ * pass takes (OC_BODY_NEXT), so that passes follow each other without a gap. */
 #ifndef OC_BUILD_H
 #define OC_BUILD_H
 
@@ -69,6 +75,10 @@ typedef enum oc_body_id {
     OC_BODY_UPDATE_EARLY_THERE,
     OC_BODY_PUBLISH, /* SRC -> DST, its next version */
     OC_BODY_POISON,
+    OC_BODY_PART_PAGED, /* of a layer in a pass: attention over pages, into which QKV goes first */
+    OC_BODY_FINAL_SAMPLED, /* the final norm of the tokens that are wanted logits of */
+    OC_BODY_HEAD_LOGITS,   /* of these, a chunk */
+    OC_BODY_NEXT,          /* LOGITS -> what the next pass takes */
     OC_BODY_COUNT
 } oc_body_id;
 
@@ -106,6 +116,15 @@ typedef struct oc_build_sizes {
     uint64_t scratch_bytes, saved_bytes[OC_SAVED_COUNT];
 } oc_build_sizes;
 
+/* Of a pass. Its groups are micro-batches of batch 1 and seq tokens, all served in a row. */
+typedef struct oc_pass_spec {
+    int32_t rows;        /* sequences of a group at a time; 0: no generation */
+    int32_t page_tokens; /* multiple of 16 */
+    int32_t pages;       /* of a group */
+    int32_t row_pages;   /* that a sequence has at most */
+    uint64_t page_bytes; /* of a layer */
+} oc_pass_spec;
+
 typedef struct oc_build_spec {
     const oc_model *model;
     oc_dtype dtype;
@@ -114,6 +133,7 @@ typedef struct oc_build_spec {
     bool has_m, has_v;  /* what the optimizer keeps */
     bool train;         /* false: an eval plan only */
     bool with_eval;     /* an evaluation of up to a group of micro-batches too */
+    oc_pass_spec pass;  /* instead of all these: generation */
     oc_build_sizes sizes;
     oc_placement place;
 } oc_build_spec;
@@ -122,6 +142,9 @@ typedef struct oc_build_spec {
 typedef struct oc_build_ids {
     oc_buffer_id batch, order, control, losses, result, carry, table; /* OC_NO_BUFFER: none */
     oc_buffer_id scratch;
+    oc_buffer_id pages; /* of a pass */
+    oc_buffer_id
+        *logits; /* of a pass, per chunk of the head, a piece a group: [samples, rows] fp32 */
     oc_buffer_id *weight, *grad, *master, *m, *v; /* per block; weight = master in fp32 */
 } oc_build_ids;
 

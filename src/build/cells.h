@@ -29,14 +29,40 @@ enum { OC_NO_ROW = INT32_MAX };
 /* Micro-batches of one plan: a group (build.h). */
 enum { OC_MAX_GROUP = 1024 };
 
-/* Filled by the session for each submission; as long as the group's micro-batches need. */
+/* Filled by the session for each submission, or by a pass for the next; as long as the group's
+ * micro-batches need. */
 typedef struct oc_control_cell {
     uint64_t step;        /* from 1 */
     uint64_t targets;     /* labels that count in the whole step */
     uint32_t first_micro; /* of the step: number 0 of this submission */
     uint32_t unused;
-    uint32_t live[OC_MAX_GROUP]; /* 1: the micro-batch has rows */
+    /* 1: the micro-batch has rows. Of a pass, with n groups: the tokens of group g in live[g], its
+     * samples in live[n + g], its rows in live[2 n + g] */
+    uint32_t live[OC_MAX_GROUP];
 } oc_control_cell;
+
+enum { OC_PASS_COUNTS = 3 };
+
+/* Generation: what a pass takes of a group. One piece a group of the pages cell: this, then
+ * oc_paged_row for each of `capacity` rows, then int32 for each: which of the group's tokens are
+ * wanted logits of, then each row's pages. Tokens and positions stand in the batch cell. */
+typedef struct oc_pages_cell {
+    int32_t tokens, rows, samples, unused;
+} oc_pages_cell;
+
+static inline oc_paged_row *oc_pages_rows(void *cell) {
+    return (oc_paged_row *)(void *)((char *)cell + sizeof(oc_pages_cell));
+}
+static inline int32_t *oc_pages_samples(void *cell, int32_t capacity) {
+    return (int32_t *)(void *)(oc_pages_rows(cell) + capacity);
+}
+static inline int32_t *oc_pages_table(void *cell, int32_t capacity) {
+    return oc_pages_samples(cell, capacity) + capacity;
+}
+static inline uint64_t oc_pages_bytes(int32_t capacity, int32_t row_pages) {
+    uint64_t row = sizeof(oc_paged_row) + 4 + 4 * (uint64_t)row_pages;
+    return (sizeof(oc_pages_cell) + (uint64_t)capacity * row + 63) / 64 * 64;
+}
 
 /* Carried from step to step; changed by norm. */
 typedef struct oc_carry_cell {

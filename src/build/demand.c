@@ -89,6 +89,15 @@ static double layer_flops(const oc_build_spec *s, const oc_block *x) {
     return sum;
 }
 
+/* Every token over as many keys as its sequence may have. */
+static double paged_flops(const oc_build_spec *s, const oc_block *x) {
+    const oc_decoder_spec *d = &s->model->decoder;
+    double keys = (double)s->pass.row_pages * s->pass.page_tokens;
+    double window = (double)d->variants[x->variant].window;
+    if (window > 0 && window < keys) keys = window;
+    return 4.0 * (double)tokens_of(s) * keys * d->heads * d->head_dim;
+}
+
 static double flops_of(const oc_build_spec *s, const oc_op *op) {
     const oc_model *m = s->model;
     const oc_block *x = block_of(s, op);
@@ -99,6 +108,10 @@ static double flops_of(const oc_build_spec *s, const oc_op *op) {
     case OC_BODY_PART_OUT:
     case OC_BODY_PART_MLP:
         return oc_flops_part(m, x, s->batch, s->seq, (oc_part)(op->body - OC_BODY_PART_IN));
+    case OC_BODY_PART_PAGED:
+        return paged_flops(s, x);
+    case OC_BODY_HEAD_LOGITS:
+        return oc_flops_head(m, s->pass.rows, x->rows);
     case OC_BODY_LAYER_BACKWARD:
         return 2 * layer_flops(s, x);
     case OC_BODY_LAYER_BACKWARD_UP:
@@ -115,6 +128,7 @@ static double flops_of(const oc_build_spec *s, const oc_op *op) {
     case OC_BODY_FRONT_BACKWARD:
         return edge_flops(s, op, OC_W_EMBED_NORM, true);
     case OC_BODY_FINAL_FORWARD:
+    case OC_BODY_FINAL_SAMPLED:
         return edge_flops(s, op, OC_W_FINAL_NORM, false);
     case OC_BODY_FINAL_BACKWARD:
         return edge_flops(s, op, OC_W_FINAL_NORM, true);
@@ -143,7 +157,8 @@ static double flops_of(const oc_build_spec *s, const oc_op *op) {
 
 static bool is_single_threaded(const oc_op *op) {
     return op->body == OC_BODY_FOLD_LOSS || op->body == OC_BODY_FOLD_LOSS_FIRST ||
-           op->body == OC_BODY_BEGIN || op->body == OC_BODY_NORM || op->body == OC_BODY_NORM_EARLY;
+           op->body == OC_BODY_BEGIN || op->body == OC_BODY_NORM ||
+           op->body == OC_BODY_NORM_EARLY || op->body == OC_BODY_NEXT;
 }
 
 oc_demand oc_demand_of_op(const oc_build_spec *s, const oc_op *op) {
@@ -170,7 +185,8 @@ static uint64_t span_of(const build *b, const oc_access *a) {
 /* How often the pieces go through. An update writes the copy and does not read it. What only
  * measures a gradient reads it for the partials, below. */
 static uint64_t passes_of(const oc_op *op, const oc_access *a) {
-    if (a->role == OC_ROLE_COPY) return 1;
+    if (a->role == OC_ROLE_COPY || a->role == OC_ROLE_KV)
+        return 1; /* pages: read, little written */
     if (a->role == OC_ROLE_GRAD && op->body == OC_BODY_FOLD_IN_PLACE) return 0;
     if (a->role == OC_ROLE_GRAD && updates_early(op)) return 1;
     return a->mode == OC_FOLD ? 2 : 1;

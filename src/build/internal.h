@@ -12,6 +12,7 @@
  *   acts.c        activation checkpoints
  *   grads.c       gradients from where they are made to the update
  *   step.c        forward and backward of a group, and the end of a step
+ *   pass.c        what a pass of generation has of its own
  *   sets.c        which plans there are, which follows which, what each relies on
  *   build.c       entry points */
 #ifndef OC_BUILD_INTERNAL_H
@@ -59,7 +60,8 @@ typedef enum plan_part {
     PART_CLOSE, /* the last backward */
     PART_UPDATE,
     PART_STEP, /* all of an early step */
-    PART_EVAL
+    PART_EVAL,
+    PART_PASS /* generation */
 } plan_part;
 
 typedef struct plan_kind {
@@ -124,6 +126,10 @@ typedef struct build {
     oc_buffer_id front_drows;       /* gradient of a micro-batch's token rows, by the front block */
     oc_buffer_id drows, dpositions; /* gradients of token and position rows */
     oc_buffer_id row_grads;         /* early: the dense gradient of a table chunk */
+    oc_buffer_id *kv;               /* of a pass: pages of each layer */
+    oc_buffer_id pages_copy;        /* of the pages cell, where the device computes */
+    oc_buffer_id logits_stages[2];  /* logits on their way to the host */
+    uint32_t next_logits;
     oc_buffer_id work, head_work;
     uint64_t row_bytes, position_bytes; /* of a micro-batch in drows, in dpositions */
     oc_buffer_id stops[ROUTE_STOPS];    /* on the host, of runs on their way over it */
@@ -248,6 +254,9 @@ void oc_demand_add_access(const build *b, oc_op *op, const oc_access *a);
 
 /* ---- the other files ---- */
 
+typedef void hold_fn(oc_plan_builder *b, oc_buffer_id buffer, uint32_t first, uint32_t count,
+                     oc_value value);
+
 void oc_build_buffers(build *b);
 void oc_build_signatures(build *b);
 
@@ -276,6 +285,8 @@ oc_buffer_id oc_acts_use(build *b, uint32_t layer, uint32_t micro);
 oc_buffer_id oc_acts_make(build *b, uint32_t layer, uint32_t micro);
 void oc_acts_retire(build *b, uint32_t layer, uint32_t micro, oc_buffer_id from);
 oc_value oc_act_value(uint32_t layer, uint32_t micro);
+/* Of a micro-batch. */
+uint32_t oc_acts_places(const oc_build_spec *s);
 uint32_t oc_act_index(const build *b, uint32_t layer, uint32_t micro);
 
 oc_buffer_id oc_grads_make(build *b, uint32_t block, uint32_t micro);
@@ -291,6 +302,15 @@ void oc_grads_end_step(build *b); /* norm and updates */
 oc_value oc_position_gradient(uint32_t micro);
 oc_value oc_row_gradient(const oc_model *m, uint32_t micro);
 
+static inline bool oc_build_passes(const oc_build_spec *s) { return s->pass.rows > 0; }
+void oc_pass_buffers(build *b);
+/* Accesses of a layer's attention in a pass. */
+void oc_pass_uses_pages(build *b, uint32_t layer, uint32_t micro);
+void oc_pass_begin_group(build *b, uint32_t micro);
+void oc_pass_head(build *b);
+void oc_pass_hold(build *b, hold_fn *hold, uint16_t version);
+void oc_pass_advance(build *b);
+
 void oc_step_ops(build *b);
 /* Accesses and values that ops of the step share. */
 oc_value oc_step_scratch(void);
@@ -298,9 +318,6 @@ oc_value oc_step_d_value(uint32_t layer, uint32_t micro);
 void oc_step_reads_batch(build *b, uint32_t micro);
 void oc_step_reads_table(build *b);
 void oc_step_writes_grad(build *b, oc_buffer_id g, uint32_t block, uint32_t micro);
-
-typedef void hold_fn(oc_plan_builder *b, oc_buffer_id buffer, uint32_t first, uint32_t count,
-                     oc_value value);
 
 oc_value oc_saved_value(const build *b, oc_saved v, uint32_t layer, uint32_t micro);
 void oc_layer_forward(build *b, uint32_t layer, uint32_t micro);

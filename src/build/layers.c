@@ -82,9 +82,14 @@ static layer_at use_layer(build *b, uint32_t layer, uint32_t micro) {
 
 /* ---- parts ---- */
 
+/* In a pass attention is over pages. */
+static oc_body_id body_of(const build *b, oc_part p) {
+    bool paged = p == OC_PART_ATTENTION && oc_build_passes(b->spec);
+    return paged ? OC_BODY_PART_PAGED : (oc_body_id)(OC_BODY_PART_IN + (int)p);
+}
+
 static void begin_part(build *b, const layer_at *x, oc_part p) {
-    oc_emit_begin(b, OC_OP_FORWARD, OC_LANE_COMPUTE, (oc_body_id)(OC_BODY_PART_IN + (int)p),
-                  x->block, x->micro);
+    oc_emit_begin(b, OC_OP_FORWARD, OC_LANE_COMPUTE, body_of(b, p), x->block, x->micro);
     oc_emit_if_live(b, x->micro);
     oc_emit_op(b);
     oc_weights_read_part(b, x->block, p, x->weights);
@@ -95,6 +100,7 @@ static void begin_part(build *b, const layer_at *x, oc_part p) {
         oc_step_reads_table(b);
     }
     oc_emit_write(b, OC_ROLE_WORK, b->work, 1, oc_step_scratch());
+    if (body_of(b, p) == OC_BODY_PART_PAGED) oc_pass_uses_pages(b, x->layer, x->micro);
 }
 
 /* The three parts before the mlp each make a value of the one before. */

@@ -69,6 +69,12 @@ void oc_sets_list(build *b) {
     const oc_build_spec *s = b->spec;
     uint32_t begin = 0, end = 0;
     bool turns = s->place.interleave && s->micros > 1;
+    if (oc_build_passes(s)) {
+        uint32_t pass = add(b, (plan_kind){"pass", PART_PASS, false, false, 0, 0});
+        b->opens[pass] = true;
+        follow(b, pass, pass);
+        return;
+    }
     if (s->train) {
         begin = turns ? list_turns(b, &end) : list_groups(b, &end);
         b->opens[begin] = true;
@@ -273,6 +279,7 @@ static void start_contract(build *b) {
     const plan_kind *k = &b->kind;
     hold_slots(b, oc_plan_starts);
     hold_homes(b, oc_plan_starts, 0);
+    if (k->part == PART_PASS) oc_pass_hold(b, oc_plan_starts, 0);
     bool turn = k->part == PART_TURN || k->part == PART_CLOSE;
     bool sums = !k->first && (k->part == PART_GROUP || turn);
     if (k->part == PART_UPDATE) {
@@ -287,7 +294,7 @@ static void start_contract(build *b) {
 static void hold_losses(build *b) {
     const plan_kind *k = &b->kind;
     bool turn = k->part == PART_TURN || k->part == PART_CLOSE;
-    if (k->part == PART_OPEN || k->part == PART_UPDATE) return;
+    if (k->part == PART_OPEN || k->part == PART_UPDATE || k->part == PART_PASS) return;
     uint32_t n = turn ? 1 : b->micros, first = turn ? k->parity : 0;
     for (uint32_t i = first; i < first + n; i++) {
         oc_plan_ends(b->pb, b->ids->losses, i, 1, oc_value_of(OC_V_LOSSES, 0, i, 1));
@@ -316,6 +323,10 @@ static void end_contract(build *b) {
         return;
     }
     hold_slots(b, oc_plan_ends);
+    if (k->part == PART_PASS) {
+        oc_pass_hold(b, oc_plan_ends, 1);
+        oc_pass_advance(b);
+    }
     if (k->part == PART_OPEN) hold_forward(b, oc_plan_ends, 0, false);
     if (k->part == PART_TURN) hold_forward(b, oc_plan_ends, 1 - k->parity, true);
     if (k->part == PART_GROUP || k->part == PART_TURN || k->part == PART_CLOSE)

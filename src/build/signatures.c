@@ -15,13 +15,15 @@
 /* Ops of a micro-batch: skipped when it has no rows, and bound to the op's block and micro-batch.
  */
 #define BOUND                                                                                      \
-    .whole = BIT(WEIGHT) | BIT(GRAD_OUT), .own_block = BIT(WEIGHT) | BIT(GRAD_OUT) | SAVED,        \
+    .whole = BIT(WEIGHT) | BIT(GRAD_OUT),                                                          \
+    .own_block = BIT(WEIGHT) | BIT(GRAD_OUT) | BIT(KV) | SAVED,                                    \
     .own_micro = BIT(BATCH) | BIT(IN) | BIT(GRAD_OUT) | BIT(ROWS) | BIT(POSITION_ROWS) | BIT(D) |  \
-                 BIT(STATE) | BIT(CELLS_OUT) | SAVED,                                              \
+                 BIT(STATE) | BIT(CELLS_OUT) | BIT(KV) | BIT(PAGES) | SAVED,                       \
     .pred = OC_PRED_MICRO, IS(CELLS_IN, CONTROL), IS(WEIGHT, WEIGHT), IS(GRAD_OUT, GRAD),          \
     IS(BATCH, BATCH), IS(IN, ACT), IS(WORK, SCRATCH), IS(ROWS, ROWS), IS(POSITION_ROWS, ROWS),     \
     IS(D, DACT), IS(CARRY, CARRY), IS(TABLE, CONST), IS(QKV, QKV), IS(ATTENTION, ATTENTION),       \
     IS(MID, MID), IS(UP, UP), IS(MLP, MLP), IS(LOGITS, LOGITS)
+#define IN_PAGES IS(KV, KV), IS(PAGES, PAGES)
 #define OF_MICRO .optional = BIT(CELLS_IN), BOUND
 /* Folds: piece by piece, never skipped unless they say so. */
 #define OF_PIECE                                                                                   \
@@ -239,6 +241,31 @@ static const struct {
       IS(CELLS_IN, RESULT),
       IS(SRC, WEIGHT),
       IS(DST, WEIGHT)}},
+    {OC_BODY_PART_PAGED,
+     {.reads = BIT(QKV) | BIT(BATCH) | BIT(PAGES),
+      .writes = BIT(ATTENTION) | BIT(WORK),
+      .folds = BIT(KV),
+      .optional = BIT(CELLS_IN),
+      BOUND,
+      IN_PAGES}},
+    {OC_BODY_FINAL_SAMPLED,
+     {.reads = BIT(WEIGHT) | BIT(IN) | BIT(PAGES),
+      .writes = BIT(STATE) | BIT(WORK),
+      .optional = BIT(CELLS_IN),
+      BOUND,
+      IN_PAGES}},
+    {OC_BODY_HEAD_LOGITS, {.reads = BIT(WEIGHT) | BIT(STATE), .writes = BIT(LOGITS), OF_MICRO}},
+    {OC_BODY_NEXT,
+     {.reads = BIT(LOGITS),
+      .folds = BIT(CELLS_OUT) | BIT(BATCH) | BIT(PAGES),
+      .many = BIT(LOGITS),
+      .full = BIT(LOGITS) | BIT(CELLS_OUT) | BIT(BATCH) | BIT(PAGES),
+      .tolerant = BIT(LOGITS),
+      .pred = OC_PRED_NEVER,
+      IS(LOGITS, LOGITS),
+      IS(CELLS_OUT, CONTROL),
+      IS(BATCH, BATCH),
+      IS(PAGES, PAGES)}},
     {OC_BODY_POISON, {.writes = BIT(DST), .repeated = BIT(DST), .pred = OC_PRED_NEVER}},
 };
 
@@ -256,13 +283,17 @@ static void room(const build *b, oc_body_id body, oc_signature *g) {
     uint64_t tokens = (uint64_t)(s->batch * s->seq);
     bool head = body == OC_BODY_HEAD_FORWARD || body == OC_BODY_HEAD_BACKWARD ||
                 body == OC_BODY_HEAD_BACKWARD_KEPT;
-    bool of_micro = body >= OC_BODY_EMBED && body <= OC_BODY_SCALE_ROWS;
+    bool pass = body >= OC_BODY_PART_PAGED && body <= OC_BODY_HEAD_LOGITS;
+    bool of_micro = (body >= OC_BODY_EMBED && body <= OC_BODY_SCALE_ROWS) || pass;
     if (!of_micro) return;
     bool rows_out = body == OC_BODY_FRONT_BACKWARD;
     g->bytes[OC_ROLE_WORK] = head ? z->head_work_bytes : z->work_bytes;
     for (int v = 0; v < OC_SAVED_COUNT; v++)
         g->bytes[OC_ROLE_QKV + v] = z->saved_bytes[v];
-    g->bytes[OC_ROLE_LOGITS] = oc_build_logits_bytes(s, least_chunk(s->model));
+    g->bytes[OC_ROLE_LOGITS] = pass ? 4 * (uint64_t)s->pass.rows * (uint64_t)least_chunk(s->model)
+                                    : oc_build_logits_bytes(s, least_chunk(s->model));
+    g->bytes[OC_ROLE_KV] = (uint64_t)s->pass.pages * s->pass.page_bytes;
+    g->bytes[OC_ROLE_PAGES] = oc_pages_bytes(s->pass.rows, s->pass.row_pages);
     g->bytes[OC_ROLE_IN] = g->bytes[OC_ROLE_D] = z->act_bytes;
     g->bytes[OC_ROLE_OUT] = rows_out ? z->row_bytes : z->act_bytes;
     g->bytes[OC_ROLE_ROWS] = z->row_bytes;
@@ -301,8 +332,10 @@ static void adapt_layer(const build *b, oc_body_id body, oc_signature *g) {
     const oc_decoder_spec *d = &b->spec->model->decoder;
     bool part = body >= OC_BODY_PART_IN && body <= OC_BODY_PART_MLP;
     bool backward = body == OC_BODY_LAYER_BACKWARD || body == OC_BODY_LAYER_BACKWARD_UP;
-    bool turns = backward || body == OC_BODY_PART_IN || body == OC_BODY_PART_ATTENTION;
+    bool paged = body == OC_BODY_PART_PAGED;
+    bool turns = backward || paged || body == OC_BODY_PART_IN || body == OC_BODY_PART_ATTENTION;
     if (part) adapt_part(b, (oc_part)(body - OC_BODY_PART_IN), g);
+    if (paged) adapt_part(b, OC_PART_ATTENTION, g);
     if (turns && b->ids->table != OC_NO_BUFFER) g->reads |= BIT(TABLE);
     if (!backward) return;
     if (oc_program_backward_reads(d, OC_SAVED_MID)) g->reads |= BIT(MID);

@@ -159,8 +159,10 @@ static void loss(build *b, uint32_t micro) {
 }
 
 static void begin_group(build *b, uint32_t lo, uint32_t hi) {
-    for (uint32_t a = lo; a < hi; a++)
+    for (uint32_t a = lo; a < hi; a++) {
         fetch_batch(b, a);
+        if (oc_build_passes(b->spec)) oc_pass_begin_group(b, a);
+    }
     for (uint32_t a = lo; a < hi; a++)
         embed(b, a);
 }
@@ -346,6 +348,10 @@ void oc_step_ops(build *b) {
         break;
     case PART_UPDATE:
         oc_grads_end_step(b);
+        break;
+    case PART_PASS:
+        forward(b, 0, n);
+        oc_pass_head(b);
         break;
     case PART_EVAL:
         forward(b, 0, n);

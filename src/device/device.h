@@ -39,6 +39,17 @@ static inline oc_mat oc_mat_of(const void *data, oc_dtype dtype, int64_t rows, i
     return m;
 }
 
+/* Which kernel a product runs on. Within one, an element depends on its row of op(a) and its column
+ * of op(b) alone; between the two it may differ by rounding. */
+typedef enum oc_gemm_kernel {
+    OC_GEMM_TILED, /* packed panels: for many rows */
+    OC_GEMM_FEW,   /* reads b once, as it lies: for few rows, whose time is that of reading b. For
+                      products with trans_b alone, without accumulate */
+    OC_GEMM_AUTO   /* FEW up to OC_GEMM_FEW_ROWS rows (a third of fp32), where it can, else TILED */
+} oc_gemm_kernel;
+
+enum { OC_GEMM_FEW_ROWS = 24 };
+
 /* c[M,N] = op(a)[M,K] op(b)[K,N] (+ bias[N]) (+ residual[M,N]) (+ c when accumulate).
  * a and b may differ in dtype. c is fp32 or the compute dtype. bias and residual, when given, have
  * the dtypes below; residual may alias c's data. The K loop is cut at fixed places, so a result
@@ -51,6 +62,7 @@ typedef struct oc_gemm {
     const void *bias;      /* NULL: none */
     oc_dtype bias_dtype;
     const void *residual; /* NULL: none; ld = c.ld, dtype = c.dtype */
+    oc_gemm_kernel kernel;
 } oc_gemm;
 
 typedef enum oc_act {
@@ -87,6 +99,40 @@ typedef struct oc_attention {
     const void *dout;   /* [T, heads * head_dim], ld = out_ld */
     void *dq, *dk, *dv; /* written; ld as q_ld, k_ld, v_ld */
 } oc_attention;
+
+/* A sequence's tokens of one pass: tokens first .. first + tokens - 1 of the pass. Before them it
+ * has `context` tokens, whose keys and values lie in its pages. */
+typedef struct oc_paged_row {
+    int32_t first, tokens, context, unused;
+} oc_paged_row;
+
+/* Attention of a pass, over keys and values in pages. A page holds page_tokens tokens of one
+ * sequence: their keys [page_tokens, kv_heads * head_dim], then their values alike. Token number i
+ * of row r, in order from the sequence's first, lies in page pages[r * pages_ld + i / page_tokens].
+ *
+ * First the keys and values of the pass are put in their pages; then token context + j of a row
+ * attends to tokens 0 .. context + j of its sequence, limited by the window, as in oc_attention.
+ * Tokens of no row are left as they are. A token's result depends on its query and on its sequence
+ * alone: not on the other rows, nor on how its sequence was cut into passes. No lse. */
+typedef struct oc_paged_attention {
+    oc_dtype dtype;
+    int32_t heads, kv_heads, head_dim;
+    float scale, soft_cap;
+    const float *slopes; /* [heads]; NULL: none */
+    int64_t window;
+    int64_t tokens, rows;    /* of the pass */
+    const oc_paged_row *row; /* [rows] */
+    const int32_t *pages;    /* [rows, pages_ld] */
+    int64_t pages_ld;
+    int32_t page_tokens;
+    int32_t keys;          /* the most tokens that a sequence may have: sizes the work */
+    void *kv;              /* pages, one behind the other */
+    const void *q, *k, *v; /* [tokens, ...] each with its own ld */
+    int64_t q_ld, k_ld, v_ld;
+    void *out; /* [tokens, heads * head_dim] */
+    int64_t out_ld;
+    void *work; /* attention_paged_work_bytes() */
+} oc_paged_attention;
 
 typedef struct oc_rope {
     oc_dtype dtype;
@@ -160,6 +206,11 @@ typedef struct oc_device_ops {
     uint64_t (*attention_work_bytes)(const oc_device *d, const oc_attention *a);
     void (*attention_forward)(oc_device *d, const oc_attention *a);
     void (*attention_backward)(oc_device *d, const oc_attention *a);
+    /* Work: of at most a->tokens tokens, a->rows rows and a->keys keys. */
+    uint64_t (*attention_paged_work_bytes)(const oc_device *d, const oc_paged_attention *a);
+    void (*attention_paged)(oc_device *d, const oc_paged_attention *a);
+    /* Only the first half: keys and values into their pages. */
+    void (*pages_append)(oc_device *d, const oc_paged_attention *a);
     void (*rope)(oc_device *d, const oc_rope *r);
 
     void (*norm_forward)(oc_device *d, const oc_norm *n);

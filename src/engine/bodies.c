@@ -1,37 +1,12 @@
-/* bodies.c - the ops of a training plan, each a few lines over the device table and block programs.
- */
+/* bodies.c - the ops of a training plan, each a few lines over the device table and block programs;
+ * those that a pass of generation alone has: bodies_pass.c. */
 #include "engine/bodies.h"
 
 #include "base/checked.h"
-#include "build/cells.h"
+#include "engine/body.h"
 
 #include <math.h>
 #include <string.h>
-
-static const oc_step_context *context(const oc_task *t) { return t->user; }
-
-static const oc_block *block_of(const oc_task *t) {
-    return &context(t)->shape.model->blocks[t->op->block];
-}
-
-static oc_device *device_of(const oc_task *t) { return context(t)->devices[t->op->lane]; }
-
-static oc_program_batch batch_of(const oc_task *t) {
-    const oc_step_context *c = context(t);
-    const int32_t *p = oc_task_role(t, OC_ROLE_BATCH);
-    int64_t n = c->shape.batch * c->shape.seq;
-    oc_program_batch b = {p + OC_BATCH_TOKENS * n, p + OC_BATCH_LABELS * n,
-                          p + OC_BATCH_POSITIONS * n, p + OC_BATCH_DOC_START * n};
-    return b;
-}
-
-/* After device work: its first failure so far, if any. */
-static oc_status device_done(const oc_task *t, oc_error *err) {
-    oc_status st = oc_device_status(device_of(t));
-    if (st == OC_OK) return OC_OK;
-    return oc_fail(err, st, "the device failed in %s of block %u",
-                   oc_op_kind_name((oc_op_kind)t->op->kind), t->op->block);
-}
 
 /* ---- movement ---- */
 
@@ -39,26 +14,26 @@ static oc_status device_done(const oc_task *t, oc_error *err) {
  * its pool: a lane that copies then counts among the active cores, and a worker makes place for it.
  */
 static oc_status copy(const oc_task *t, oc_error *err) {
-    oc_device *d = device_of(t);
+    oc_device *d = oc_body_device(t);
     d->ops->copy(d, oc_task_role(t, OC_ROLE_DST), oc_task_role(t, OC_ROLE_SRC),
                  t->op->demand.bytes);
-    return device_done(t, err);
+    return oc_body_done(t, err);
 }
 
 /* The op's micro-batch of the step: the plan's number 0 is the cell's first. */
 static int32_t micro_of_step(const oc_task *t, const oc_control_cell *control) {
-    int32_t first = (int32_t)control->first_micro, sets = context(t)->sets;
+    int32_t first = (int32_t)control->first_micro, sets = oc_body_context(t)->sets;
     return first + (t->op->micro + sets - first % sets) % sets;
 }
 
 /* Rows that wait for the end of the step lie one micro-batch behind the other. */
 static oc_status copy_rows(const oc_task *t, oc_error *err) {
-    oc_device *d = device_of(t);
+    oc_device *d = oc_body_device(t);
     int32_t micro = micro_of_step(t, oc_task_role(t, OC_ROLE_CELLS_IN));
     char *rows = oc_task_role(t, OC_ROLE_DST);
     d->ops->copy(d, rows + (uint64_t)micro * t->op->demand.bytes, oc_task_role(t, OC_ROLE_SRC),
                  t->op->demand.bytes);
-    return device_done(t, err);
+    return oc_body_done(t, err);
 }
 
 static int64_t row_width(const oc_model *m, const oc_block *x) {
@@ -66,68 +41,53 @@ static int64_t row_width(const oc_model *m, const oc_block *x) {
 }
 
 static oc_status fetch_rows(const oc_task *t, oc_error *err) {
-    const oc_step_context *c = context(t);
-    oc_program_batch b = batch_of(t);
+    const oc_step_context *c = oc_body_context(t);
+    oc_program_batch b = oc_body_batch(t);
     const oc_model *m = c->shape.model;
-    bool positions = block_of(t)->kind == OC_BLOCK_POSITION;
+    bool positions = oc_body_block(t)->kind == OC_BLOCK_POSITION;
     const int32_t *index = positions ? b.positions : b.tokens;
-    int64_t n = c->shape.batch * c->shape.seq, shift = positions ? m->position_offset : 0;
+    oc_program_shape shape = oc_body_shape(t);
+    int64_t n = shape.batch * shape.seq, shift = positions ? m->position_offset : 0;
     void *out = oc_task_role(t, OC_ROLE_ROWS);
     for (uint32_t k = 0; k < t->op->n_accesses; k++) {
         const oc_access *a = &t->accesses[k];
         if (a->role != OC_ROLE_SRC) continue;
         const oc_block *x = &m->blocks[a->value.block];
-        device_of(t)->ops->rows_gather(device_of(t), c->shape.dtype, n, row_width(m, x), index,
-                                       x->row0 - shift, x->rows, oc_task_address(t, a), out);
+        oc_body_device(t)->ops->rows_gather(oc_body_device(t), c->shape.dtype, n, row_width(m, x),
+                                            index, x->row0 - shift, x->rows, oc_task_address(t, a),
+                                            out);
     }
-    return device_done(t, err);
+    return oc_body_done(t, err);
 }
 
 /* ---- forward ---- */
 
 static oc_status embed(const oc_task *t, oc_error *err) {
-    oc_program_embed(&context(t)->shape, oc_task_role(t, OC_ROLE_ROWS),
-                     oc_task_role(t, OC_ROLE_POSITION_ROWS), oc_task_role(t, OC_ROLE_OUT));
-    return device_done(t, err);
+    oc_program_shape shape = oc_body_shape(t);
+    oc_program_embed(&shape, oc_task_role(t, OC_ROLE_ROWS), oc_task_role(t, OC_ROLE_POSITION_ROWS),
+                     oc_task_role(t, OC_ROLE_OUT));
+    return oc_body_done(t, err);
 }
 
 static oc_status front_forward(const oc_task *t, oc_error *err) {
-    oc_program_front_forward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
+    oc_program_shape shape = oc_body_shape(t);
+    oc_program_front_forward(&shape, oc_body_block(t), oc_task_role(t, OC_ROLE_WEIGHT),
                              oc_task_role(t, OC_ROLE_ROWS), oc_task_role(t, OC_ROLE_POSITION_ROWS),
                              oc_task_role(t, OC_ROLE_OUT), oc_task_role(t, OC_ROLE_WORK));
-    return device_done(t, err);
-}
-
-/* Where the block begins, of which the access is a run of pieces that stand in their places. */
-static const void *weights_of(const oc_task *t) {
-    const oc_access *a = oc_task_access(t, OC_ROLE_WEIGHT);
-    if (!a) return NULL;
-    const char *at = oc_task_address(t, a);
-    return at - a->first * t->set->buffers[a->buffer].piece_bytes;
-}
-
-static oc_layer_call layer_call(const oc_task *t, const oc_program_batch *b) {
-    oc_layer_call c = {.shape = &context(t)->shape,
-                       .block = block_of(t),
-                       .weights = weights_of(t),
-                       .inv_freq = oc_task_role(t, OC_ROLE_TABLE),
-                       .batch = b,
-                       .work = oc_task_role(t, OC_ROLE_WORK)};
-    for (int v = 0; v < OC_SAVED_COUNT; v++)
-        c.saved[v] = oc_task_role(t, (oc_role)(OC_ROLE_QKV + v));
-    return c;
+    return oc_body_done(t, err);
 }
 
 static oc_status run_part(const oc_task *t, const oc_program_batch *b, oc_error *err) {
-    oc_layer_call c = layer_call(t, b);
+    oc_program_shape shape = oc_body_shape(t);
+    oc_layer_call c = oc_body_layer_call(t, &shape, b);
     oc_program_part_forward(&c, (oc_part)(t->op->body - OC_BODY_PART_IN),
                             oc_task_role(t, OC_ROLE_IN), oc_task_role(t, OC_ROLE_OUT));
-    return device_done(t, err);
+    return oc_body_done(t, err);
 }
 
 /* Parts that know of positions and documents, */
 static oc_status batch_part(const oc_task *t, oc_error *err) {
-    oc_program_batch b = batch_of(t);
+    oc_program_batch b = oc_body_batch(t);
     return run_part(t, &b, err);
 }
 
@@ -135,85 +95,87 @@ static oc_status batch_part(const oc_task *t, oc_error *err) {
 static oc_status row_part(const oc_task *t, oc_error *err) { return run_part(t, NULL, err); }
 
 static oc_status final_forward(const oc_task *t, oc_error *err) {
-    oc_program_final_forward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
-                             oc_task_role(t, OC_ROLE_IN), oc_task_role(t, OC_ROLE_STATE));
-    return device_done(t, err);
+    oc_program_final_forward(&oc_body_context(t)->shape, oc_body_block(t),
+                             oc_task_role(t, OC_ROLE_WEIGHT), oc_task_role(t, OC_ROLE_IN),
+                             oc_task_role(t, OC_ROLE_STATE));
+    return oc_body_done(t, err);
 }
 
 static oc_status head_forward(const oc_task *t, oc_error *err) {
-    oc_program_batch b = batch_of(t);
-    oc_program_head_forward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT), &b,
-                            oc_task_role(t, OC_ROLE_STATE), oc_task_role(t, OC_ROLE_LOGITS),
-                            oc_task_role(t, OC_ROLE_WORK));
-    return device_done(t, err);
+    oc_program_batch b = oc_body_batch(t);
+    oc_program_head_forward(&oc_body_context(t)->shape, oc_body_block(t),
+                            oc_task_role(t, OC_ROLE_WEIGHT), &b, oc_task_role(t, OC_ROLE_STATE),
+                            oc_task_role(t, OC_ROLE_LOGITS), oc_task_role(t, OC_ROLE_WORK));
+    return oc_body_done(t, err);
 }
 
 static oc_status loss(const oc_task *t, oc_error *err) {
-    oc_program_batch b = batch_of(t);
-    oc_program_loss(&context(t)->shape, &b, oc_task_role(t, OC_ROLE_STATE),
+    oc_program_batch b = oc_body_batch(t);
+    oc_program_loss(&oc_body_context(t)->shape, &b, oc_task_role(t, OC_ROLE_STATE),
                     oc_task_role(t, OC_ROLE_CELLS_OUT));
-    return device_done(t, err);
+    return oc_body_done(t, err);
 }
 
 /* ---- backward ---- */
 
 /* Of what the block's gradient program has written: before the norm, and before an update. */
 static void leave_frozen(const oc_task *t) {
-    const oc_program_shape *s = &context(t)->shape;
+    const oc_program_shape *s = &oc_body_context(t)->shape;
     void *grads = oc_task_role(t, OC_ROLE_GRAD_OUT);
-    if (grads) oc_model_zero_frozen(s->model, block_of(t), device_of(t), s->dtype, grads);
+    if (grads) oc_model_zero_frozen(s->model, oc_body_block(t), oc_body_device(t), s->dtype, grads);
 }
 
 static oc_status head_backward(const oc_task *t, oc_error *err) {
-    oc_program_batch b = batch_of(t);
-    oc_program_head_backward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT), &b,
-                             oc_task_role(t, OC_ROLE_CARRY), oc_task_role(t, OC_ROLE_GRAD_OUT),
-                             oc_task_role(t, OC_ROLE_STATE), oc_task_role(t, OC_ROLE_LOGITS),
-                             oc_task_role(t, OC_ROLE_WORK));
+    oc_program_batch b = oc_body_batch(t);
+    oc_program_head_backward(&oc_body_context(t)->shape, oc_body_block(t),
+                             oc_task_role(t, OC_ROLE_WEIGHT), &b, oc_task_role(t, OC_ROLE_CARRY),
+                             oc_task_role(t, OC_ROLE_GRAD_OUT), oc_task_role(t, OC_ROLE_STATE),
+                             oc_task_role(t, OC_ROLE_LOGITS), oc_task_role(t, OC_ROLE_WORK));
     leave_frozen(t);
-    return device_done(t, err);
+    return oc_body_done(t, err);
 }
 
 static oc_status final_backward(const oc_task *t, oc_error *err) {
-    oc_program_final_backward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
-                              oc_task_role(t, OC_ROLE_IN), oc_task_role(t, OC_ROLE_D),
-                              oc_task_role(t, OC_ROLE_GRAD_OUT), oc_task_role(t, OC_ROLE_STATE));
+    oc_program_final_backward(&oc_body_context(t)->shape, oc_body_block(t),
+                              oc_task_role(t, OC_ROLE_WEIGHT), oc_task_role(t, OC_ROLE_IN),
+                              oc_task_role(t, OC_ROLE_D), oc_task_role(t, OC_ROLE_GRAD_OUT),
+                              oc_task_role(t, OC_ROLE_STATE));
     leave_frozen(t);
-    return device_done(t, err);
+    return oc_body_done(t, err);
 }
 
 static oc_status layer_backward(const oc_task *t, oc_error *err) {
-    oc_program_batch b = batch_of(t);
-    oc_layer_call c = layer_call(t, &b);
+    oc_program_batch b = oc_body_batch(t);
+    oc_layer_call c = oc_body_layer_call(t, &oc_body_context(t)->shape, &b);
     oc_program_layer_backward(&c, oc_task_role(t, OC_ROLE_IN), oc_task_role(t, OC_ROLE_D),
                               oc_task_role(t, OC_ROLE_GRAD_OUT));
     leave_frozen(t);
-    return device_done(t, err);
+    return oc_body_done(t, err);
 }
 
 static oc_status front_backward(const oc_task *t, oc_error *err) {
-    oc_program_front_backward(&context(t)->shape, block_of(t), oc_task_role(t, OC_ROLE_WEIGHT),
-                              oc_task_role(t, OC_ROLE_ROWS), oc_task_role(t, OC_ROLE_D),
-                              oc_task_role(t, OC_ROLE_OUT), oc_task_role(t, OC_ROLE_GRAD_OUT),
-                              oc_task_role(t, OC_ROLE_WORK));
+    oc_program_front_backward(&oc_body_context(t)->shape, oc_body_block(t),
+                              oc_task_role(t, OC_ROLE_WEIGHT), oc_task_role(t, OC_ROLE_ROWS),
+                              oc_task_role(t, OC_ROLE_D), oc_task_role(t, OC_ROLE_OUT),
+                              oc_task_role(t, OC_ROLE_GRAD_OUT), oc_task_role(t, OC_ROLE_WORK));
     leave_frozen(t);
-    return device_done(t, err);
+    return oc_body_done(t, err);
 }
 
 static oc_status scale_rows(const oc_task *t, oc_error *err) {
-    const oc_program_shape *s = &context(t)->shape;
+    const oc_program_shape *s = &oc_body_context(t)->shape;
     void *d = oc_task_role(t, OC_ROLE_D);
     s->device->ops->scale_add(s->device, s->dtype, s->batch * s->seq * s->model->hidden, d,
                               oc_program_embedding_scale(s), NULL, d);
-    return device_done(t, err);
+    return oc_body_done(t, err);
 }
 
 /* ---- folds ---- */
 
 /* Elements of piece k of the op's block. */
 static int64_t piece_elements(const oc_task *t) {
-    uint64_t piece = context(t)->build->place.piece_elements;
-    return (int64_t)oc_min_u64(piece, block_of(t)->elements - t->op->piece * piece);
+    uint64_t piece = oc_body_context(t)->build->place.piece_elements;
+    return (int64_t)oc_min_u64(piece, oc_body_block(t)->elements - t->op->piece * piece);
 }
 
 /* The last micro-batch's fold runs even when that has no rows: then it only measures what is there.
@@ -224,7 +186,7 @@ static bool has_share(const oc_task *t) {
 }
 
 static oc_status fold(const oc_task *t, oc_error *err) {
-    const oc_step_context *c = context(t);
+    const oc_step_context *c = oc_body_context(t);
     oc_dtype home = oc_build_grad_dtype(c->build, (int32_t)t->op->block), dtype = c->shape.dtype;
     void *acc = oc_task_role(t, OC_ROLE_GRAD), *src = oc_task_role(t, OC_ROLE_SRC);
     bool first = t->op->body == OC_BODY_FOLD_FIRST;
@@ -233,17 +195,17 @@ static oc_status fold(const oc_task *t, oc_error *err) {
         dtype = home;
         first = true;
     }
-    device_of(t)->ops->fold(device_of(t), piece_elements(t), src, dtype, acc, home, first,
-                            oc_task_role(t, OC_ROLE_PARTIALS));
-    return device_done(t, err);
+    oc_body_device(t)->ops->fold(oc_body_device(t), piece_elements(t), src, dtype, acc, home, first,
+                                 oc_task_role(t, OC_ROLE_PARTIALS));
+    return oc_body_done(t, err);
 }
 
 /* The order cell's arrays have an entry for each token of the micro-batches that it covers. */
 static oc_status fold_rows(const oc_task *t, oc_error *err) {
-    const oc_step_context *c = context(t);
+    const oc_step_context *c = oc_body_context(t);
     const oc_model *m = c->shape.model;
-    oc_device *d = device_of(t);
-    const oc_block *x = block_of(t);
+    oc_device *d = oc_body_device(t);
+    const oc_block *x = oc_body_block(t);
     bool positions = x->kind == OC_BLOCK_POSITION;
     int64_t n = c->shape.batch * c->shape.seq * oc_build_order_micros(c->build);
     const int32_t *arrays = oc_task_role(t, OC_ROLE_BATCH);
@@ -256,7 +218,7 @@ static oc_status fold_rows(const oc_task *t, oc_error *err) {
         d->ops->rows_scatter(d, c->shape.dtype, n, row_width(m, x), index, index + n, row0, x->rows,
                              oc_task_role(t, OC_ROLE_SRC), acc);
     if (partials) d->ops->fold(d, (int64_t)x->elements, acc, OC_F32, acc, OC_F32, true, partials);
-    return device_done(t, err);
+    return oc_body_done(t, err);
 }
 
 /* One micro-batch after the other, so that the sum does not depend on how many a plan has. */
@@ -319,11 +281,11 @@ static void report(const oc_task *t, oc_result_cell *r, double sum, double targe
     bool some = targets > 0;
     r->loss_scale = carry->loss_scale;
     r->loss = some ? *loss / targets : 0;
-    r->grad_norm = some ? sqrt(sum) * unit_of(context(t), carry, targets) : 0;
+    r->grad_norm = some ? sqrt(sum) * unit_of(oc_body_context(t), carry, targets) : 0;
 }
 
 static oc_status norm(const oc_task *t, oc_error *err) {
-    const oc_step_context *c = context(t);
+    const oc_step_context *c = oc_body_context(t);
     const oc_control_cell *control = oc_task_role(t, OC_ROLE_CELLS_IN);
     oc_carry_cell *carry = oc_task_role(t, OC_ROLE_CARRY);
     oc_result_cell *r = oc_task_role(t, OC_ROLE_CELLS_OUT);
@@ -351,7 +313,7 @@ static oc_status norm(const oc_task *t, oc_error *err) {
 
 /* Early: all that an update needs is known before the step; without targets there is none. */
 static oc_status begin(const oc_task *t, oc_error *err) {
-    const oc_step_context *c = context(t);
+    const oc_step_context *c = oc_body_context(t);
     const oc_control_cell *control = oc_task_role(t, OC_ROLE_CELLS_IN);
     const oc_carry_cell *carry = oc_task_role(t, OC_ROLE_CARRY);
     oc_result_cell *r = oc_task_role(t, OC_ROLE_CELLS_OUT);
@@ -393,7 +355,7 @@ static const oc_update_scalars *scalars_of(const oc_task *t) {
 }
 
 static oc_dtype grad_dtype(const oc_task *t) {
-    const oc_step_context *c = context(t);
+    const oc_step_context *c = oc_body_context(t);
     bool early = t->op->body == OC_BODY_UPDATE_EARLY || t->op->body == OC_BODY_UPDATE_EARLY_THERE;
     if (early) return c->shape.dtype;
     return oc_build_grad_dtype(c->build, (int32_t)t->op->block);
@@ -410,16 +372,16 @@ static treatment treatment_of(const oc_tensor_spec *x) {
 static void pass_on(const oc_task *t, int64_t lo, int64_t hi) {
     const oc_access *copy = oc_task_access(t, OC_ROLE_COPY);
     if (!copy || copy->mode != OC_WRITE) return;
-    oc_dtype dtype = context(t)->shape.dtype;
+    oc_dtype dtype = oc_body_context(t)->shape.dtype;
     const float *p = oc_task_role(t, OC_ROLE_MASTER);
     char *to = oc_task_role(t, OC_ROLE_COPY);
-    device_of(t)->ops->fold(device_of(t), hi - lo, p + lo, OC_F32,
-                            to + (uint64_t)lo * oc_dtype_bytes(dtype), dtype, true, NULL);
+    oc_body_device(t)->ops->fold(oc_body_device(t), hi - lo, p + lo, OC_F32,
+                                 to + (uint64_t)lo * oc_dtype_bytes(dtype), dtype, true, NULL);
 }
 
 /* Elements [lo, hi) of the piece, all treated alike. */
 static void update_range(const oc_task *t, int64_t lo, int64_t hi, treatment how) {
-    const oc_step_context *c = context(t);
+    const oc_step_context *c = oc_body_context(t);
     if (how == FROZEN) {
         pass_on(t, lo, hi);
         return;
@@ -444,13 +406,13 @@ static void update_range(const oc_task *t, int64_t lo, int64_t hi, treatment how
                    .eps = c->eps,
                    .weight_decay = how == DECAYED ? c->weight_decay : 0,
                    .momentum = c->momentum};
-    device_of(t)->ops->update(device_of(t), &u);
+    oc_body_device(t)->ops->update(oc_body_device(t), &u);
 }
 
 /* Ranges of equal treatment within the piece; alignment gaps go with the tensor before them. */
 static oc_status update(const oc_task *t, oc_error *err) {
-    const oc_step_context *c = context(t);
-    const oc_block *x = block_of(t);
+    const oc_step_context *c = oc_body_context(t);
+    const oc_block *x = oc_body_block(t);
     const oc_tensor_spec *tensors = &c->shape.model->tensors[x->first_tensor];
     int64_t n = piece_elements(t);
     int64_t base = (int64_t)(t->op->piece * c->build->place.piece_elements), lo = 0;
@@ -465,11 +427,11 @@ static oc_status update(const oc_task *t, oc_error *err) {
         how = treatment_of(&tensors[i]);
     }
     update_range(t, lo, n, how);
-    return device_done(t, err);
+    return oc_body_done(t, err);
 }
 
 static oc_status update_early(const oc_task *t, oc_error *err) {
-    oc_device *d = device_of(t);
+    oc_device *d = oc_body_device(t);
     void *grad = oc_task_role(t, OC_ROLE_GRAD);
     oc_dtype g = grad_dtype(t);
     d->ops->fold(d, piece_elements(t), grad, g, grad, g, true, oc_task_role(t, OC_ROLE_PARTIALS));
@@ -479,9 +441,9 @@ static oc_status update_early(const oc_task *t, oc_error *err) {
 /* NaN in every dtype. */
 static oc_status poison(const oc_task *t, oc_error *err) {
     for (uint32_t k = 0; k < t->op->n_accesses; k++)
-        device_of(t)->ops->fill(device_of(t), oc_task_address(t, &t->accesses[k]), 0xff,
-                                oc_task_bytes(t, &t->accesses[k]));
-    return device_done(t, err);
+        oc_body_device(t)->ops->fill(oc_body_device(t), oc_task_address(t, &t->accesses[k]), 0xff,
+                                     oc_task_bytes(t, &t->accesses[k]));
+    return oc_body_done(t, err);
 }
 
 oc_body *const oc_step_bodies[OC_BODY_COUNT] = {
@@ -524,4 +486,8 @@ oc_body *const oc_step_bodies[OC_BODY_COUNT] = {
     [OC_BODY_UPDATE_EARLY_THERE] = update_early,
     [OC_BODY_PUBLISH] = copy,
     [OC_BODY_POISON] = poison,
+    [OC_BODY_PART_PAGED] = oc_body_part_paged,
+    [OC_BODY_FINAL_SAMPLED] = oc_body_final_sampled,
+    [OC_BODY_HEAD_LOGITS] = oc_body_head_logits,
+    [OC_BODY_NEXT] = oc_body_next,
 };

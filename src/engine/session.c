@@ -354,6 +354,30 @@ oc_status oc_session_evaluate(oc_session *s, oc_feed *feed, const volatile sig_a
     return OC_OK;
 }
 
+/* ---- passes ---- */
+
+void oc_session_next(oc_session *s, oc_pass_next *next, void *user) {
+    s->context.next = next;
+    s->context.next_user = user;
+}
+
+void oc_session_pass_cells(oc_session *s, oc_pass_cells *out) {
+    const oc_build_ids *d = &s->setup->ids;
+    *out = (oc_pass_cells){.control = oc_run_buffer(s->run, d->control, 0),
+                           .batch = oc_run_buffer(s->run, d->batch, 0),
+                           .pages = oc_run_buffer(s->run, d->pages, 0)};
+}
+
+oc_status oc_session_pass(oc_session *s, uint64_t *ticket, oc_error *err) {
+    uint32_t copy;
+    OC_TRY(oc_run_begin(s->run, &copy, err));
+    return oc_run_submit(s->run, oc_build_find(s->setup->set, "pass"), ticket, err);
+}
+
+oc_status oc_session_wait(oc_session *s, uint64_t ticket, oc_error *err) {
+    return oc_run_wait(s->run, ticket, err);
+}
+
 /* ---- questions ---- */
 
 oc_status oc_session_weights(oc_session *s, int32_t block, const void **out, oc_error *err) {

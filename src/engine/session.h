@@ -38,6 +38,14 @@ OC_NODISCARD oc_status oc_session_evaluate(oc_session *s, oc_feed *feed,
                                            const volatile sig_atomic_t *stop, double *nll,
                                            uint64_t *targets, bool *whole, oc_error *err);
 
+/* Generation: who says what passes take; before the first of them. */
+void oc_session_next(oc_session *s, oc_pass_next *next, void *user);
+/* The cells that the first pass reads, or, when none is under way, the next. */
+void oc_session_pass_cells(oc_session *s, oc_pass_cells *out);
+/* One more pass; at most two are under way. */
+OC_NODISCARD oc_status oc_session_pass(oc_session *s, uint64_t *ticket, oc_error *err);
+OC_NODISCARD oc_status oc_session_wait(oc_session *s, uint64_t ticket, oc_error *err);
+
 /* A block's weights as they are now (no step may be under way): fp32 master or compute dtype.
  * Borrowed until the next call. */
 OC_NODISCARD oc_status oc_session_weights(oc_session *s, int32_t block, const void **out,

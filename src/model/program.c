@@ -57,6 +57,7 @@ void oc_layer_linear(const oc_layer *c, const void *x, int64_t in, oc_weight k, 
         .bias = oc_weight_at(c->block, c->t, weights, bias),
         .bias_dtype = c->t,
         .residual = residual,
+        .kernel = c->s->products,
     };
     c->ops->gemm(c->dev, &g);
 }

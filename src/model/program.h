@@ -28,6 +28,7 @@ typedef struct oc_program_shape {
     int64_t batch, seq; /* of a micro-batch */
     int64_t tile;       /* 0: OC_TOKEN_TILE, or all tokens where that takes no more room; tests take
                            less */
+    oc_gemm_kernel products; /* on which kernel a forward's products run */
 } oc_program_shape;
 
 /* What a layer's forward leaves, in the order in which it is made. */
@@ -146,6 +147,30 @@ void oc_program_head_backward(const oc_program_shape *s, const oc_block *chunk, 
 void oc_program_final_backward(const oc_program_shape *s, const oc_block *block,
                                const void *weights, const void *in, void *d, void *grads,
                                void *state);
+/* ---- a pass of generation: shape.batch is 1, shape.seq its tokens ---- */
+
+/* The sequences of a pass, and the pages of one layer: see oc_paged_attention. Pointers are device
+ * memory; sizes of work areas ask for none of them. */
+typedef struct oc_pages {
+    int64_t rows;
+    const oc_paged_row *row;
+    const int32_t *table;
+    int32_t row_pages, page_tokens;
+    void *kv;
+} oc_pages;
+
+/* QKV -> ATTENTION over pages, into which keys and values go first. */
+void oc_program_part_paged(const oc_layer_call *c, const oc_pages *p);
+uint64_t oc_program_page_bytes(const oc_program_shape *s, int32_t page_tokens); /* of a layer */
+/* Final norm and projection of n tokens of `in`: oc_program_head_state_bytes() of a shape of n
+ * tokens.
+ */
+void oc_program_final_sampled(const oc_program_shape *s, const oc_block *block, const void *weights,
+                              const void *in, const int32_t *samples, int64_t n, void *state,
+                              void *work);
+/* Work of all that a pass computes; p: its capacities. */
+uint64_t oc_program_pass_work_bytes(const oc_program_shape *s, const oc_pages *p);
+
 /* Logits of all rows for one chunk, fp32 [T, rows of chunk], from the state: for tests and
  * generation. */
 void oc_program_head_logits(const oc_program_shape *s, const oc_block *chunk, const void *weights,

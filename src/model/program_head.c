@@ -61,6 +61,7 @@ void oc_program_front_forward(const oc_program_shape *s, const oc_block *block, 
             .c = oc_mat_of(act, s->dtype, w.tokens, w.hidden, w.hidden),
             .trans_b = true,
             .residual = position_rows,
+            .kernel = s->products,
         };
         s->device->ops->gemm(s->device, &g);
         return;
@@ -214,6 +215,7 @@ void oc_program_final_forward(const oc_program_shape *s, const oc_block *block, 
             .b = oc_mat_of(project, s->dtype, w.embed, w.hidden, w.hidden),
             .c = oc_mat_of(h.xn, s->dtype, w.tokens, w.embed, w.embed),
             .trans_b = true,
+            .kernel = s->products,
         };
         ops->gemm(s->device, &g);
     } else if (last == in) {
@@ -300,6 +302,7 @@ static void tile_logits(const oc_program_shape *s, oc_mat xn, oc_mat tile, float
         .b = tile,
         .c = oc_mat_of(logits, OC_F32, xn.rows, tile.rows, ld),
         .trans_b = true,
+        .kernel = s->products,
     };
     s->device->ops->gemm(s->device, &g);
     if (cap <= 0) return;

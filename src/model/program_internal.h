@@ -6,7 +6,8 @@
  *   program_sizes.c      widths, places, flops
  *   program.c            the parts of a layer's forward
  *   program_backward.c   its backward
- *   program_head.c       what stands before and after the layers */
+ *   program_head.c       what stands before and after the layers
+ *   program_pass.c       what a pass of generation computes otherwise */
 #ifndef OC_PROGRAM_INTERNAL_H
 #define OC_PROGRAM_INTERNAL_H
 

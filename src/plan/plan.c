@@ -26,7 +26,7 @@ bool oc_lane_parse(const char *name, oc_lane *out) {
 
 const char *oc_op_kind_name(oc_op_kind i) {
     NAMES("fetch", "fetch_rows", "gather", "forward", "backward", "loss", "reduce", "retire",
-          "fold", "norm", "update", "publish", "poison");
+          "fold", "norm", "update", "publish", "next", "poison");
 }
 
 const char *oc_use_name(oc_use i) {
@@ -37,7 +37,7 @@ const char *oc_use_name(oc_use i) {
 const char *oc_role_name(oc_role i) {
     NAMES("src", "dst", "weight", "in", "out", "qkv", "attention", "mid", "up", "mlp", "logits",
           "work", "grad_out", "d", "state", "batch", "grad", "master", "m", "v", "copy", "partials",
-          "cells_in", "cells_out", "carry", "rows", "position_rows", "table");
+          "cells_in", "cells_out", "carry", "rows", "position_rows", "table", "kv", "pages");
 }
 
 uint32_t oc_format_bits(oc_format f) {

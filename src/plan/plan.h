@@ -54,6 +54,7 @@ typedef enum oc_op_kind {
     OC_OP_NORM,
     OC_OP_UPDATE,
     OC_OP_PUBLISH, /* updated weights -> their home */
+    OC_OP_NEXT,    /* generation: what the pass made of its rows, and what the next one takes */
     OC_OP_POISON,  /* debug: destroy a transient value after its last reader */
     OC_OP_KIND_COUNT
 } oc_op_kind;
@@ -139,6 +140,8 @@ typedef enum oc_what {
     OC_V_SCALARS, /* what of that updates read, */
     OC_V_CARRY,   /* what goes on from step to step, */
     OC_V_SCALE,   /* the loss scale as kernels read it */
+    OC_V_KV,      /* pages of keys and values of a layer */
+    OC_V_PAGES,   /* cells: which pages whose they are */
     OC_V_FROZEN,  /* weights that no update changes: stands wherever a weight may */
     OC_V_USER,    /* test programs: from here on */
     OC_V_COUNT = OC_V_USER + 4
@@ -177,6 +180,8 @@ typedef enum oc_role {
     OC_ROLE_ROWS,
     OC_ROLE_POSITION_ROWS,
     OC_ROLE_TABLE, /* rotary frequencies, slopes */
+    OC_ROLE_KV,
+    OC_ROLE_PAGES,
     OC_ROLE_COUNT
 } oc_role;
 const char *oc_role_name(oc_role r);
@@ -273,7 +278,7 @@ typedef struct oc_plan {
                            have predicates */
 } oc_plan;
 
-enum { OC_MAX_PLANS = 12, OC_MAX_BODIES = 40, OC_NO_PLAN = UINT16_MAX };
+enum { OC_MAX_PLANS = 12, OC_MAX_BODIES = 48, OC_NO_PLAN = UINT16_MAX };
 
 /* Whether ops of a body have a predicate. */
 typedef enum oc_pred_rule {

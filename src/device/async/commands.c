@@ -26,6 +26,11 @@ static uint64_t attention_work_bytes(const oc_device *d, const oc_attention *a) 
     return inner->ops->attention_work_bytes(inner, a);
 }
 
+static uint64_t attention_paged_work_bytes(const oc_device *d, const oc_paged_attention *a) {
+    const oc_device *inner = oc_async_of(d)->inner;
+    return inner->ops->attention_paged_work_bytes(inner, a);
+}
+
 static void lend_scratch(oc_device *d, void *scratch) {
     oc_async *a = oc_async_of(d)->owner;
     a->scratch = oc_async_real(a, scratch);
@@ -93,6 +98,40 @@ static oc_status run_attention_backward(oc_async_stream *s, const oc_async_comma
 
 static void attention_backward(oc_device *d, const oc_attention *a) {
     put(d, (oc_async_command){.run = run_attention_backward, .as.attention = *a});
+}
+
+static oc_paged_attention real_paged(const oc_async_stream *s, const oc_async_command *c) {
+    oc_paged_attention a = c->as.paged;
+    a.slopes = real(s, a.slopes);
+    a.row = real(s, a.row);
+    a.pages = real(s, a.pages);
+    a.kv = real(s, a.kv);
+    a.q = real(s, a.q);
+    a.k = real(s, a.k);
+    a.v = real(s, a.v);
+    a.out = real(s, a.out);
+    a.work = real(s, a.work);
+    return a;
+}
+
+static oc_status run_attention_paged(oc_async_stream *s, const oc_async_command *c) {
+    oc_paged_attention a = real_paged(s, c);
+    s->inner->ops->attention_paged(s->inner, &a);
+    return OC_OK;
+}
+
+static void attention_paged(oc_device *d, const oc_paged_attention *a) {
+    put(d, (oc_async_command){.run = run_attention_paged, .as.paged = *a});
+}
+
+static oc_status run_pages_append(oc_async_stream *s, const oc_async_command *c) {
+    oc_paged_attention a = real_paged(s, c);
+    s->inner->ops->pages_append(s->inner, &a);
+    return OC_OK;
+}
+
+static void pages_append(oc_device *d, const oc_paged_attention *a) {
+    put(d, (oc_async_command){.run = run_pages_append, .as.paged = *a});
 }
 
 static oc_status run_rope(oc_async_stream *s, const oc_async_command *c) {
@@ -352,6 +391,9 @@ const oc_device_ops oc_async_ops = {
     .attention_work_bytes = attention_work_bytes,
     .attention_forward = attention_forward,
     .attention_backward = attention_backward,
+    .attention_paged_work_bytes = attention_paged_work_bytes,
+    .attention_paged = attention_paged,
+    .pages_append = pages_append,
     .rope = rope,
     .norm_forward = norm_forward,
     .norm_backward = norm_backward,

@@ -46,6 +46,7 @@ struct oc_async_command {
     union {
         oc_gemm gemm;
         oc_attention attention;
+        oc_paged_attention paged;
         oc_rope rope;
         oc_norm norm;
         oc_update update;

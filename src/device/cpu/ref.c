@@ -240,6 +240,75 @@ static void ref_attention_backward(oc_device *d, const oc_attention *a) {
 }
 
 /* The angle is an fp32 product, as in every published model; cos and sin of it are exact. */
+/* Element of page `place` lies in: of its key, or value, of one head. */
+static int64_t paged_at(const oc_paged_attention *a, int64_t row, int64_t place, bool value,
+                        int64_t head) {
+    int64_t page = a->pages[row * a->pages_ld + place / a->page_tokens];
+    int64_t in_page = place % a->page_tokens + (value ? a->page_tokens : 0);
+    int64_t width = (int64_t)a->kv_heads * a->head_dim;
+    return (page * 2 * a->page_tokens + in_page) * width + head * a->head_dim;
+}
+
+static void ref_pages_append(oc_device *d, const oc_paged_attention *a) {
+    int64_t width = (int64_t)a->kv_heads * a->head_dim;
+    (void)d;
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t j = 0; j < a->row[r].tokens; j++)
+            for (int64_t i = 0; i < width; i++) {
+                int64_t t = a->row[r].first + j, place = a->row[r].context + j;
+                store(a->kv, a->dtype, paged_at(a, r, place, false, 0) + i,
+                      load(a->k, a->dtype, t * a->k_ld + i));
+                store(a->kv, a->dtype, paged_at(a, r, place, true, 0) + i,
+                      load(a->v, a->dtype, t * a->v_ld + i));
+            }
+}
+
+static double paged_score(const oc_paged_attention *a, int64_t row, int64_t t, int64_t h,
+                          int64_t place, int64_t key) {
+    int64_t at = paged_at(a, row, key, false, h / (a->heads / a->kv_heads));
+    double x = 0;
+    for (int64_t i = 0; i < a->head_dim; i++)
+        x +=
+            load(a->q, a->dtype, t * a->q_ld + h * a->head_dim + i) * load(a->kv, a->dtype, at + i);
+    x *= a->scale;
+    if (a->soft_cap > 0) x = a->soft_cap * tanh(x / a->soft_cap);
+    if (a->slopes) x += (double)a->slopes[h] * (double)(key - place);
+    return x;
+}
+
+/* One query: token t of the pass, at `place` in its sequence. */
+static void attend_paged(const oc_paged_attention *a, int64_t row, int64_t t, int64_t h,
+                         int64_t place) {
+    int64_t lo = a->window > 0 && place - a->window + 1 > 0 ? place - a->window + 1 : 0;
+    int64_t kv = h / (a->heads / a->kv_heads), to = t * a->out_ld + h * a->head_dim;
+    double top = -INFINITY, sum = 0;
+    for (int64_t k = lo; k <= place; k++)
+        top = fmax(top, paged_score(a, row, t, h, place, k));
+    for (int64_t k = lo; k <= place; k++)
+        sum += exp(paged_score(a, row, t, h, place, k) - top);
+    for (int64_t i = 0; i < a->head_dim; i++) {
+        double x = 0;
+        for (int64_t k = lo; k <= place; k++)
+            x += exp(paged_score(a, row, t, h, place, k) - top) *
+                 load(a->kv, a->dtype, paged_at(a, row, k, true, kv) + i);
+        store(a->out, a->dtype, to + i, x / sum);
+    }
+}
+
+static uint64_t ref_attention_paged_work_bytes(const oc_device *d, const oc_paged_attention *a) {
+    (void)d;
+    (void)a;
+    return 0;
+}
+
+static void ref_attention_paged(oc_device *d, const oc_paged_attention *a) {
+    ref_pages_append(d, a);
+    for (int64_t r = 0; r < a->rows; r++)
+        for (int64_t j = 0; j < a->row[r].tokens; j++)
+            for (int64_t h = 0; h < a->heads; h++)
+                attend_paged(a, r, a->row[r].first + j, h, a->row[r].context + j);
+}
+
 static void ref_rope(oc_device *d, const oc_rope *r) {
     (void)d;
     int64_t half = r->rot_dim / 2;
