@@ -37,7 +37,7 @@ void oc_generate_report(const oc_generate_setup *s, oc_runner *r) {
     oc_log(OC_LOG_INFO, "%s of weights fetched; lane %s was busy %.0f %% of the time",
            oc_size_format(x.lanes[OC_LANE_H2D].bytes, moved, sizeof moved), oc_lane_name(lane),
            100 * rate((double)x.lanes[lane].busy_ns / 1e9, seconds));
-    (void)s;
+    if (!s->setup->config->quiet) oc_session_print_measured(oc_runner_session(r), stderr);
 }
 
 typedef struct run {
