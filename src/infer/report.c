@@ -50,8 +50,8 @@ typedef struct run {
 /* The answers' file is claimed before weights are read. */
 static oc_status open_run(run *x, oc_error *err) {
     if (x->s.setup->config->input) OC_TRY(oc_generate_open_batch(&x->batch, &x->s, err));
-    oc_runner_spec spec = {
-        .setup = x->s.setup, .eos = x->s.defaults.eos, .n_eos = x->s.defaults.n_eos};
+    oc_runner_spec spec = {.setup = x->s.setup};
+    spec.eos = oc_stop_ids_list(x->s.ends, &spec.n_eos);
     return oc_runner_open(&x->runner, &spec, err);
 }
 
