@@ -382,6 +382,25 @@ static void suppressed_tokens_never_come(void **state) {
     oc_sampler_close(s);
 }
 
+/* Where probabilities sum up to top-p but for rounding, no token more or less is kept. */
+static void of_ten_equal_tokens_top_p_keeps_tenths(void **state) {
+    const float y[10] = {0};
+    double p[10];
+    oc_sampling how = oc_sampling_greedy();
+    oc_sampler *s = open_sampler(10);
+    oc_sample_row row = {0};
+    oc_error err;
+    (void)state;
+    how.temperature = 1;
+    for (int k = 1; k <= 10; k++) {
+        how.top_p = k / 10.0;
+        assert_int_equal(oc_sample_probabilities(s, &how, &row, y, p, &err), OC_OK);
+        for (int i = 0; i < 10; i++)
+            assert_true(p[i] == (i < 10 - k ? 0 : 1.0 / k));
+    }
+    oc_sampler_close(s);
+}
+
 /* A quotient that overflows leaves the largest. */
 static void a_temperature_near_zero_takes_the_largest(void **state) {
     const float y[5] = {-1, 30, 29.999f, 30, -INFINITY}, below[3] = {-3, -2, -2.5f};
@@ -548,6 +567,7 @@ int main(void) {
         cmocka_unit_test(a_tokens_log_probability_is_the_models_own),
         cmocka_unit_test(broken_logits_are_an_error),
         cmocka_unit_test(suppressed_tokens_never_come),
+        cmocka_unit_test(of_ten_equal_tokens_top_p_keeps_tenths),
         cmocka_unit_test(a_temperature_near_zero_takes_the_largest),
         cmocka_unit_test(ids_outside_the_vocabulary_are_an_error),
         cmocka_unit_test(what_is_out_of_range_is_named),

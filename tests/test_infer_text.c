@@ -434,6 +434,15 @@ static void check_cuts(const oc_tokenizer *t, const int32_t *ids, size_t n_ids) 
     free(whole);
 }
 
+/* Of a cut U+FF01 the prompt alone says U+FFFD, which begins with the same byte. */
+static void a_character_is_cut_between_prompt_and_answer(void **state) {
+    oc_tokenizer *t = bytes();
+    int32_t ids[64];
+    (void)state;
+    check_cuts(t, ids, ids_of("a\xef\xbc\x81z\xc3\xa9\xef\xbf\xbd\xf0\x9f\x98\x80\xe2\x82", ids));
+    oc_tokenizer_close(t);
+}
+
 static void prompt_and_answer_are_cut_anywhere(void **state) {
     const json_t *odd = json_object_get(expected, "odd"), *list = json_object_get(odd, "decoders");
     (void)state;
@@ -548,6 +557,7 @@ int main(void) {
         cmocka_unit_test(the_beginning_of_a_stop_is_text_at_the_end),
         cmocka_unit_test(a_stop_may_be_whole_only_at_the_end),
         cmocka_unit_test(a_first_word_keeps_its_blank_after_a_prompt),
+        cmocka_unit_test(a_character_is_cut_between_prompt_and_answer),
         cmocka_unit_test(prompt_and_answer_are_cut_anywhere),
         cmocka_unit_test(ids_above_the_tokenizers_have_no_text),
         cmocka_unit_test(an_empty_stop_is_refused),

@@ -12,11 +12,11 @@
 
 struct oc_asked {
     oc_generator generator;
-    oc_generation_defaults *defaults;
-    oc_sampling sampling; /* of whoever says nothing */
-    int64_t positions;    /* tokens of a sequence at most */
-    int32_t answer;       /* tokens of an answer at most */
-    oc_job **jobs;        /* --prompt */
+    oc_generate_setup *setup; /* what the model's files say is put there */
+    oc_sampling sampling;     /* of whoever says nothing */
+    int64_t positions;        /* tokens of a sequence at most */
+    int32_t answer;           /* tokens of an answer at most */
+    oc_job **jobs;            /* --prompt */
     int32_t n_jobs, n_shown;
     FILE *out;     /* for answers */
     uint64_t rows; /* --input: of the file, errors too; 0: not known */

@@ -37,7 +37,7 @@ void oc_generate_report(const oc_generate_setup *s, oc_runner *r) {
     oc_log(OC_LOG_INFO, "%s of weights fetched; lane %s was busy %.0f %% of the time",
            oc_size_format(x.lanes[OC_LANE_H2D].bytes, moved, sizeof moved), oc_lane_name(lane),
            100 * rate((double)x.lanes[lane].busy_ns / 1e9, seconds));
-    (void)s;
+    if (!s->setup->config->quiet) oc_session_print_measured(oc_runner_session(r), stderr);
 }
 
 typedef struct run {
@@ -50,8 +50,8 @@ typedef struct run {
 /* The answers' file is claimed before weights are read. */
 static oc_status open_run(run *x, oc_error *err) {
     if (x->s.setup->config->input) OC_TRY(oc_generate_open_batch(&x->batch, &x->s, err));
-    oc_runner_spec spec = {
-        .setup = x->s.setup, .eos = x->s.defaults.eos, .n_eos = x->s.defaults.n_eos};
+    oc_runner_spec spec = {.setup = x->s.setup};
+    spec.eos = oc_stop_ids_list(x->s.ends, &spec.n_eos);
     return oc_runner_open(&x->runner, &spec, err);
 }
 

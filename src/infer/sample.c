@@ -192,7 +192,7 @@ static const uint64_t *sort_probable(oc_sampler *s, double away, double sum, siz
 }
 
 /* Of the ascending order of values, and of ids among equal ones, goes what sums up to 1 - top_p at
- * most; the comparison is transformers', in fp32. */
+ * most. Compared in fp32, as transformers does: there a tenth is 1 - 0.9. */
 static void keep_top_p(oc_sampler *s, double top_p) {
     if (!(top_p < 1)) return;
     double sum = oc_draw_weights_sum(s->e, s->n, s->sums), above = 0;
