@@ -530,15 +530,15 @@ static void exponentials_and_logarithms_are_the_librarys(void **state) {
     (void)state;
     for (int i = 0; i < 4096; i++)
         y[i] = (float)(-i * (i % 3 == 0 ? 0.17 : i % 3 == 1 ? 0.01 : 1e-6));
-    oc_weights_fill(y, 4096, 0, e);
+    oc_draw_weights_fill(y, 4096, 0, e);
     for (int i = 0; i < 4096; i++)
         if (y[i] < -700)
             assert_true(e[i] == 0);
         else
             assert_true(fabs(e[i] / exp(y[i]) - 1) < 1e-14);
     for (double x = 1e-300; x < 1e300; x *= 1.37)
-        assert_true(fabs(oc_weights_log(x) - log(x)) <= 1e-14 * (1 + fabs(log(x))));
-    assert_true(oc_weights_log(1) == 0);
+        assert_true(fabs(oc_draw_weights_log(x) - log(x)) <= 1e-14 * (1 + fabs(log(x))));
+    assert_true(oc_draw_weights_log(1) == 0);
 }
 
 /* Of every length: no element is left out or seen twice at the ends of vectors and blocks. */
@@ -552,12 +552,12 @@ static void every_element_counts_once(void **state) {
             for (size_t i = 0; i < n; i++)
                 y[i] = -1;
             y[at] = 2;
-            assert_true(oc_weights_largest(y, n, &largest) && largest == 2);
-            assert_int_equal(oc_weights_find(y, n, 2), at);
-            oc_weights_fill(y, n, 2, e);
-            assert_true(fabs(oc_weights_sum(e, n, sums) - (1 + (double)(n - 1) * exp(-3))) < 1e-11);
+            assert_true(oc_draw_weights_largest(y, n, &largest) && largest == 2);
+            assert_int_equal(oc_draw_weights_find(y, n, 2), at);
+            oc_draw_weights_fill(y, n, 2, e);
+            assert_true(fabs(oc_draw_weights_sum(e, n, sums) - (1 + (double)(n - 1) * exp(-3))) < 1e-11);
             y[at] = NAN;
-            assert_false(oc_weights_largest(y, n, &largest));
+            assert_false(oc_draw_weights_largest(y, n, &largest));
         }
 }
 
@@ -580,9 +580,9 @@ static void the_kth_largest_is_that_of_a_sorted_list(void **state) {
         memcpy(sorted, y, sizeof y);
         qsort(sorted, 3000, sizeof *sorted, falling);
         for (size_t k = 1; k <= 3000; k += k < 40 ? 1 : 97)
-            assert_true(oc_weights_kth(y, 3000, k, scratch) == sorted[k - 1]);
-        assert_true(oc_weights_kth(y, 3000, 1024, scratch) == sorted[1023]);
-        assert_true(oc_weights_kth(y, 3000, 1025, scratch) == sorted[1024]);
+            assert_true(oc_draw_weights_kth(y, 3000, k, scratch) == sorted[k - 1]);
+        assert_true(oc_draw_weights_kth(y, 3000, 1024, scratch) == sorted[1023]);
+        assert_true(oc_draw_weights_kth(y, 3000, 1025, scratch) == sorted[1024]);
     }
 }
 

@@ -11,6 +11,8 @@ enum { OC_EXIT_DONE = 0, OC_EXIT_FAILED = 1, OC_EXIT_REFUSED = 2 };
 int oc_cmd_train(oc_config *c);
 int oc_cmd_eval(oc_config *c);
 int oc_cmd_plan(oc_config *c);
+int oc_cmd_generate(oc_config *c);
+int oc_cmd_plan_generate(oc_config *c);
 int oc_cmd_inspect(oc_config *c);
 int oc_cmd_tokenize(oc_config *c);
 

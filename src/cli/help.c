@@ -10,7 +10,13 @@ static const struct {
     [OC_CMD_TRAIN] = {"train    --model DIR | --init DIR  --data PATH... --output DIR",
                       "train all parameters of a model, larger than the device's memory or not",
                       true},
-    [OC_CMD_GENERATE] = {"generate --model DIR --prompt TEXT...", "generate text", false},
+    [OC_CMD_GENERATE] = {"generate --model DIR  --prompt TEXT... | --chat | --input FILE --output "
+                         "FILE",
+                         "go on with texts, talk, or answer a file of prompts", true},
+    [OC_CMD_PLAN_GENERATE] = {"plan     generate --model DIR | --init DIR",
+                              "which batch generation would take, where states would lie, and "
+                              "what it would move",
+                              false},
     [OC_CMD_EVAL] = {"eval     --model DIR --data PATH...",
                      "loss, perplexity and tokens of a data set", true},
     [OC_CMD_PLAN] = {"plan     [train] --model DIR | --init DIR",
@@ -66,6 +72,52 @@ static const char tokenize_lesson[] =
     "one with - is context only. With --json: ids and labels, -100 for what is not trained.\n"
     "  example: outcore tokenize --model ./llama --data train.jsonl --show-labels | less\n";
 
+static const char generate_lesson[] =
+    "\nA prompt is gone on with as it is; --chat puts it through the model's chat template:\n"
+    "  example: outcore generate --model ./llama --prompt \"Once upon a time\"\n"
+    "  example: outcore generate --model ./llama --chat\n"
+    "  example: outcore generate --model ./llama --chat --prompt \"Name three rivers.\"\n"
+    "\nA line of --input is {\"prompt\"}, {\"messages\"}, {\"input_ids\"} or OpenAI's batch form, "
+    "and may\n"
+    "have its own max_tokens, temperature, top_p, seed, stop, ... A killed run goes on with "
+    "--resume:\n"
+    "  example: outcore generate --model ./llama --input questions.jsonl --output answers.jsonl\n"
+    "\nWithout options of sampling, those of the model's generation_config.json hold, and are "
+    "printed.\n"
+    "Each row draws from a stream of its own: the same --seed, the same text, whatever the batch.\n"
+    "\nA model larger than the device streams through it, block by block, and a larger batch makes "
+    "up\n"
+    "for that:\n"
+    "  example: outcore generate --model ./llama --device-memory 8GiB --input in.jsonl --output "
+    "out.jsonl\n";
+
+/* What a name means to generate, where it means something else to train. */
+static const struct {
+    const char *name, *section, *argument, *help;
+} of_generate[] = {
+    {"input", "Prompts and answers", "FILE|-",
+     "a prompt a line, also .gz or .zst; docs/generate.md has the rows"},
+    {"output", "Prompts and answers", "FILE|-",
+     "of --input: an answer a line, in the order of the prompts"},
+    {"resume", "Prompts and answers", "", "go on after the last whole answer of --output"},
+    {"overwrite", "Prompts and answers", "", "begin --output anew"},
+};
+
+static bool generates(oc_command command) {
+    return command == OC_CMD_GENERATE || command == OC_CMD_PLAN_GENERATE;
+}
+
+static oc_option as_seen(const oc_option *o, oc_command command) {
+    oc_option seen = *o;
+    for (size_t i = 0; generates(command) && i < sizeof of_generate / sizeof *of_generate; i++) {
+        if (strcmp(o->name, of_generate[i].name) != 0) continue;
+        seen.section = of_generate[i].section;
+        seen.argument = of_generate[i].argument;
+        seen.help = of_generate[i].help;
+    }
+    return seen;
+}
+
 static void section_end(const char *section, oc_command command, FILE *to) {
     for (size_t i = 0; i < sizeof lessons / sizeof *lessons; i++) {
         if (strcmp(lessons[i].section, section) != 0) continue;
@@ -83,24 +135,36 @@ static void option_line(const oc_option *o, FILE *to) {
         fprintf(to, "  %-28s  %s\n", name, o->help);
 }
 
+static bool is_shown(size_t i, oc_command command, oc_option *seen) {
+    *seen = as_seen(oc_options_at(i), command);
+    return !seen->missing && seen->commands & OC_FOR(command);
+}
+
+/* Its first option is the i-th: are none of those before of this section? */
+static bool begins_section(size_t i, const char *section, oc_command command) {
+    oc_option before;
+    for (size_t k = 0; k < i; k++)
+        if (is_shown(k, command, &before) && strcmp(before.section, section) == 0) return false;
+    return true;
+}
+
+static void print_section(const char *section, oc_command command, FILE *to) {
+    oc_option o;
+    fprintf(to, "\n%s\n", section);
+    for (size_t i = 0; i < oc_options_count(); i++)
+        if (is_shown(i, command, &o) && strcmp(o.section, section) == 0) option_line(&o, to);
+    section_end(section, command, to);
+}
+
 void oc_cli_help(oc_command command, FILE *to) {
+    oc_option o;
     fprintf(to, "outcore %s\n%s.\n", commands[command].usage, commands[command].what);
-    if (!commands[command].here) {
-        fprintf(to, "\nNot available in this version.\n");
-        return;
-    }
-    const char *section = NULL;
-    for (size_t i = 0; i < oc_options_count(); i++) {
-        const oc_option *o = oc_options_at(i);
-        if (o->missing || !(o->commands & OC_FOR(command))) continue;
-        if (!section || strcmp(section, o->section) != 0) {
-            if (section) section_end(section, command, to);
-            section = o->section;
-            fprintf(to, "\n%s\n", section);
-        }
-        option_line(o, to);
-    }
-    if (section) section_end(section, command, to);
+    if (!commands[command].here) fprintf(to, "\nNot available in this version.\n");
+    if (command == OC_CMD_BENCH) return;
+    for (size_t i = 0; i < oc_options_count(); i++)
+        if (is_shown(i, command, &o) && begins_section(i, o.section, command))
+            print_section(o.section, command, to);
+    if (generates(command)) fputs(generate_lesson, to);
     if (command == OC_CMD_TOKENIZE) {
         fputs(tokenize_lesson, to);
         return;

@@ -66,7 +66,7 @@ static int run(oc_command command, int argc, char **argv) {
     if (configure(&c, command, argc, argv, &err) != OC_OK) return refused(&err);
     if (c->quiet) oc_log_set_level(OC_LOG_WARN);
     int code;
-    switch (command) {
+    switch (c->command) { /* plan generate is known by its second word */
     case OC_CMD_TRAIN:
         code = oc_cmd_train(c);
         break;
@@ -75,6 +75,12 @@ static int run(oc_command command, int argc, char **argv) {
         break;
     case OC_CMD_PLAN:
         code = oc_cmd_plan(c);
+        break;
+    case OC_CMD_PLAN_GENERATE:
+        code = oc_cmd_plan_generate(c);
+        break;
+    case OC_CMD_GENERATE:
+        code = oc_cmd_generate(c);
         break;
     case OC_CMD_TOKENIZE:
         code = oc_cmd_tokenize(c);
@@ -103,6 +109,12 @@ static int flushed(int code) {
     return code == OC_EXIT_DONE ? OC_EXIT_FAILED : code;
 }
 
+/* Of `plan generate` and its help. */
+static oc_command of_words(oc_command command, int argc, char **argv) {
+    bool generates = command == OC_CMD_PLAN && argc > 0 && strcmp(argv[0], "generate") == 0;
+    return generates ? OC_CMD_PLAN_GENERATE : command;
+}
+
 static int run_command_line(int argc, char **argv) {
     oc_command command;
     if (argc < 2) {
@@ -116,17 +128,17 @@ static int run_command_line(int argc, char **argv) {
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         if (argc > 2 && find_command(argv[2], &command))
-            oc_cli_help(command, stdout);
+            oc_cli_help(of_words(command, argc - 3, argv + 3), stdout);
         else
             oc_cli_usage(stdout);
         return OC_EXIT_DONE;
     }
     if (!find_command(argv[1], &command)) return unknown_command(argv[1]);
     if (has_word(argc - 2, argv + 2, "--help") || has_word(argc - 2, argv + 2, "-h")) {
-        oc_cli_help(command, stdout);
+        oc_cli_help(of_words(command, argc - 2, argv + 2), stdout);
         return OC_EXIT_DONE;
     }
-    if (command == OC_CMD_GENERATE || command == OC_CMD_BENCH) {
+    if (command == OC_CMD_BENCH) {
         oc_log(OC_LOG_ERROR, "outcore %s is not available in this version", argv[1]);
         return OC_EXIT_REFUSED;
     }

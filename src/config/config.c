@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const command_names[OC_CMD_COUNT] = {"train", "generate", "eval",    "plan",
-                                                        "bench", "inspect",  "tokenize"};
+static const char *const command_names[OC_CMD_COUNT] = {
+    "train", "generate", "eval", "plan", "bench", "inspect", "tokenize", "plan generate"};
 
 const char *oc_command_name(oc_command c) { return command_names[c]; }
 
@@ -47,6 +47,11 @@ void oc_config_defaults(oc_config *c) {
     c->loss_scale.min_scale = 1;
     c->optimizer_ratio = 1;
     c->resident_blocks = -1;
+    c->gen = (struct oc_generate_config){.top_p = 1,
+                                         .repetition_penalty = 1,
+                                         .page_tokens = 32,
+                                         .prompt_tokens = 512,
+                                         .logprobs = -1};
 }
 
 static void release_list(char ***list, int32_t *n) {
@@ -62,10 +67,12 @@ void oc_config_free(oc_config *c) {
     release_list(&c->eval_data, &c->n_eval_data);
     release_list(&c->freeze, &c->n_freeze);
     release_list(&c->train_only, &c->n_train_only);
+    release_list(&c->gen.prompts, &c->gen.n_prompts);
+    release_list(&c->gen.stops, &c->gen.n_stops);
     char *const texts[] = {c->path,        c->model_dir,   c->init_dir, c->output,
                            c->tokenizer,   c->config_file, c->log_path, c->trace_path,
                            c->resume_path, c->nvme_path,   c->text,     c->input,
-                           c->messages};
+                           c->messages,    c->gen.system};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     free(c);
@@ -245,6 +252,12 @@ static oc_status check_early(const oc_config *c, oc_error *err) {
     return oc_config_check_early(c, c->has_dtype ? c->dtype : OC_F32, c->grad_accum, err);
 }
 
+static oc_status check_world(int32_t world, oc_error *err) {
+    if (world == 1) return OC_OK;
+    return oc_fail(err, OC_E_UNSUPPORTED,
+                   "%d ranks: more than one is not available in this version", world);
+}
+
 static oc_status check_values(const oc_config *c, int32_t world, oc_error *err) {
     if (c->beta1 >= 1 || c->beta2 >= 1)
         return oc_fail(err, OC_E_INVALID, "--betas %g,%g: both must be below 1", c->beta1,
@@ -264,10 +277,7 @@ static oc_status check_values(const oc_config *c, int32_t world, oc_error *err) 
         return oc_fail(err, OC_E_INVALID, "--freeze and --train-only exclude each other");
     if (c->overwrite && c->resume)
         return oc_fail(err, OC_E_INVALID, "--resume and --overwrite exclude each other");
-    if (world != 1)
-        return oc_fail(err, OC_E_UNSUPPORTED,
-                       "%d ranks: more than one is not available in this version", world);
-    return OC_OK;
+    return check_world(world, err);
 }
 
 static bool by_flag(const oc_config *c, const char *option) {
@@ -355,6 +365,11 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
         return find_model(c, notes, err);
     }
     settle_rivals(c, notes);
+    if (oc_config_generates(c)) {
+        OC_TRY(oc_config_resolve_generate(c, notes, err));
+        OC_TRY(check_world(world, err));
+        return find_model(c, notes, err);
+    }
     OC_TRY(check_model_and_data(c, err));
     OC_TRY(check_paths(c->data, c->n_data, "data", err));
     OC_TRY(check_paths(c->eval_data, c->n_eval_data, "eval-data", err));
@@ -368,6 +383,15 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
 
 /* ---- run.json ---- */
 
+/* Where nobody says so, generation_config.json does. */
+static bool is_of_the_model(const char *name) {
+    static const char *const names[] = {"do-sample", "temperature", "top-k",
+                                        "top-p",     "min-p",       "repetition-penalty"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
 /* What --config shall not bring back: what is resolved into the rest, how the run was started, and
  * the product of the batch equation, so that one of its factors can be overridden. */
 static bool not_in_run(const oc_config *c, const oc_option *o) {
@@ -376,6 +400,7 @@ static bool not_in_run(const oc_config *c, const oc_option *o) {
     static const char *const out[] = {"config", "overwrite", "quiet", "json", "ops"};
     for (size_t i = 0; i < sizeof out / sizeof *out; i++)
         if (strcmp(name, out[i]) == 0) return true;
+    if (is_of_the_model(name) && oc_config_origin(c, name) == OC_FROM_DEFAULT) return true;
     return strcmp(name, "train-batch") == 0 && c->micro_batch > 0 && c->grad_accum > 0;
 }
 

@@ -26,6 +26,7 @@ typedef enum oc_command {
     OC_CMD_BENCH,
     OC_CMD_INSPECT,
     OC_CMD_TOKENIZE,
+    OC_CMD_PLAN_GENERATE, /* two words on the command line */
     OC_CMD_COUNT
 } oc_command;
 
@@ -54,7 +55,7 @@ const char *oc_command_name(oc_command c); /* "train" */
 /* Who set an option. A flag is never replaced by the --config file. */
 typedef enum oc_origin { OC_FROM_DEFAULT, OC_FROM_FILE, OC_FROM_FLAG } oc_origin;
 
-enum { OC_OPTIONS_MAX = 128 };
+enum { OC_OPTIONS_MAX = 160 };
 enum { OC_ACCUM_MOST = 1 << 20 }; /* micro-batches of a step */
 
 /* Fields hold their defaults until something sets them; origin[] tells whether something did. */
@@ -62,8 +63,8 @@ typedef struct oc_config {
     oc_command command;
     uint8_t origin[OC_OPTIONS_MAX]; /* oc_origin of each row of the option table */
     char *path;                     /* inspect: what to look at */
-    char *text, *input, *messages;  /* tokenize: exactly one of them, or data */
-    bool special;                   /* tokenize: add the tokenizer's special tokens */
+    char *text, *input, *messages; /* tokenize: exactly one of them, or data; input: generate too */
+    bool special;                  /* tokenize: add the tokenizer's special tokens */
     bool generation_prompt, show_labels;
     char *model_dir; /* --model */
     char *init_dir;  /* --init */
@@ -124,6 +125,28 @@ typedef struct oc_config {
     int32_t zero_stage;
     double optimizer_ratio; /* of the optimizer's states, that offload_optimizer is for; 1: all */
 
+    /* outcore generate. What is not given is generation_config.json's or the planner's; origin[]
+     * tells */
+    struct oc_generate_config {
+        char **prompts;
+        int32_t n_prompts;
+        char **stops;
+        int32_t n_stops;
+        char *system; /* --chat: the first message */
+        bool chat, invariant, ignore_eos;
+        int64_t max_new_tokens;
+        int64_t batch, groups, prefill, page_tokens; /* 0: auto */
+        int64_t prompt_tokens;                       /* plan generate: of a prompt */
+        double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+        int64_t top_k;
+        int32_t logprobs; /* alternatives a token; -1: none are asked for */
+        /* given: the temperature is 0, or generation_config's or 1 */
+        bool do_sample;
+        int32_t min_new_tokens;
+        oc_home kv_home;   /* of keys and values */
+        int64_t kv_tokens; /* that there is room for; 0: auto */
+    } gen;
+
     /* placement; AUTO and 0 are decided by the planner and logged */
     oc_home weights_home, optimizer_home, act_home, saved_home;
     oc_recompute recompute;
@@ -148,12 +171,16 @@ OC_NODISCARD oc_status oc_config_read_deepspeed(oc_config *c, const char *path, 
 OC_NODISCARD oc_status oc_config_parse_deepspeed(oc_config *c, const char *text, size_t n,
                                                  const char *path, int32_t world, FILE *notes,
                                                  oc_error *err);
+/* What is asked for is generation, or its plan. */
+bool oc_config_generates(const oc_config *c);
 /* Defaults, the batch equation, cross-checks. */
 OC_NODISCARD oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *err);
 /* Whether updates may run during the backward: nothing looks at all gradients first, and one
  * micro-batch makes a step. OC_E_UNSUPPORTED names all that is in the way. */
 OC_NODISCARD oc_status oc_config_check_early(const oc_config *c, oc_dtype dtype, int64_t micros,
                                              oc_error *err);
+/* What oc_config_resolve() does of generate and plan generate. */
+OC_NODISCARD oc_status oc_config_resolve_generate(oc_config *c, FILE *notes, oc_error *err);
 void oc_config_free(oc_config *c);
 
 /* What a run's configuration alone does not say of it. */

@@ -31,11 +31,15 @@ static flag split(const char *text) {
                   equals ? equals + 1 : NULL};
 }
 
-/* lr=2e-5, as torchtune and LLaMA-Factory have it. */
+static bool generates(const flags *f) {
+    return f->c->command == OC_CMD_GENERATE || f->c->command == OC_CMD_PLAN_GENERATE;
+}
+
+/* lr=2e-5, as torchtune and LLaMA-Factory have it. Among prompts it would be one of them. */
 static bool is_setting(const flags *f, const char *word, flag *a) {
     const char *fixed;
     *a = split(word);
-    if (!a->value || a->n == 0) return false;
+    if (!a->value || a->n == 0 || generates(f)) return false;
     const oc_option *o = oc_options_find(a->name, a->n, &fixed);
     return (o && o->commands != OC_FOR_FILES) || oc_foreign_find(a->name, a->n, f->c->command);
 }
@@ -72,10 +76,17 @@ static const char *take_truth(flags *f, const flag *a) {
 
 /* ---- options ---- */
 
+/* An option of other commands; this one may have what is meant by another name. */
+static oc_status refuse_here(const flags *f, const oc_option *o, const flag *a, oc_error *err) {
+    const char *near = generates(f) ? oc_options_nearest(a->name, a->n, f->c->command) : NULL;
+    return oc_fail(err, OC_E_INVALID, "--%s is not an option of outcore %s%s%s", o->name,
+                   oc_command_name(f->c->command), near ? ": did you mean --" : "",
+                   near ? near : "");
+}
+
 static oc_status find_option(flags *f, const oc_option **out, const flag *a, const char **fixed,
                              oc_error *err) {
     const oc_option *o = oc_options_find(a->name, a->n, fixed);
-    const char *command = oc_command_name(f->c->command);
     if (!o || o->commands == OC_FOR_FILES) {
         const char *near = oc_options_nearest(a->name, a->n, f->c->command);
         f->unknown = true;
@@ -85,8 +96,7 @@ static oc_status find_option(flags *f, const oc_option **out, const flag *a, con
     if (o->missing)
         return oc_fail(err, OC_E_UNSUPPORTED, "--%s is not available in this version: %s", o->name,
                        o->missing);
-    if (!(o->commands & OC_FOR(f->c->command)))
-        return oc_fail(err, OC_E_INVALID, "--%s is not an option of outcore %s", o->name, command);
+    if (!(o->commands & OC_FOR(f->c->command))) return refuse_here(f, o, a, err);
     *out = o;
     return OC_OK;
 }
@@ -273,8 +283,10 @@ static oc_status take_word(flags *f, const char *word, bool first, oc_error *err
         return c->path ? OC_OK : oc_fail(err, OC_E_MEMORY, "no memory for the command line");
     }
     if (c->command == OC_CMD_PLAN && first && strcmp(word, "train") == 0) return OC_OK;
-    if (c->command == OC_CMD_PLAN && first && strcmp(word, "generate") == 0)
-        return oc_fail(err, OC_E_UNSUPPORTED, "plan generate is not available in this version");
+    if (c->command == OC_CMD_PLAN && first && strcmp(word, "generate") == 0) {
+        c->command = OC_CMD_PLAN_GENERATE;
+        return OC_OK;
+    }
     return is_setting(f, word, &a) ? take_setting(f, &a, err) : refuse_word(word, err);
 }
 

@@ -88,6 +88,11 @@ COUNT_FOLLOWS(data);
 COUNT_FOLLOWS(eval_data);
 COUNT_FOLLOWS(freeze);
 COUNT_FOLLOWS(train_only);
+_Static_assert(offsetof(oc_config, gen.n_prompts) ==
+                   offsetof(oc_config, gen.prompts) + sizeof(char **),
+               "the count stands behind the list");
+_Static_assert(offsetof(oc_config, gen.n_stops) == offsetof(oc_config, gen.stops) + sizeof(char **),
+               "the count stands behind the list");
 
 static int32_t *count_of(oc_config *c, const oc_option *o) {
     return (int32_t *)(void *)((char *)c + o->offset + sizeof(char **));

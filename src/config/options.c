@@ -7,8 +7,11 @@
 #define GENERATE OC_FOR(OC_CMD_GENERATE)
 #define EVAL OC_FOR(OC_CMD_EVAL)
 #define PLAN OC_FOR(OC_CMD_PLAN)
+#define PLAN_GENERATE OC_FOR(OC_CMD_PLAN_GENERATE)
 #define TOKENIZE OC_FOR(OC_CMD_TOKENIZE)
+#define GENERATES (GENERATE | PLAN_GENERATE)
 #define RUNS (TRAIN | EVAL | PLAN)
+#define ALL_RUNS (RUNS | GENERATES)
 #define STEPS (TRAIN | PLAN)
 #define LIMIT 1e15
 
@@ -48,10 +51,10 @@ static const oc_choice schedules[] = {{"constant", OC_LR_CONSTANT},
 
 static const char model[] = "Model and data", batch[] = "Batch and length", optim[] = "Optimizer",
                   output[] = "Checkpoints and output", memory[] = "Memory and placement",
-                  run[] = "Machine and log", debug[] = "Checking", generate[] = "Generation",
-                  text[] = "What to tokenize";
+                  run[] = "Machine and log", debug[] = "Checking", text[] = "What to tokenize",
+                  generate[] = "Prompts and answers", sampling[] = "Sampling",
+                  cache[] = "Batch and cache";
 
-static const char no_generate[] = "text generation";
 static const char no_nvme[] = "states at home on disk";
 
 #define ROW(name, aliases, type, field, commands, ...)                                             \
@@ -61,15 +64,15 @@ static const char no_nvme[] = "states at home on disk";
 
 /* clang-format off */
 static const oc_option table[] = {
-    ROW("model", "model-name-or-path model-name model-path pretrained-model-name-or-path base-model checkpointer.checkpoint-dir", OC_T_TEXT, model_dir, RUNS | GENERATE | TOKENIZE, 0, 0, NULL, model, "DIR",
+    ROW("model", "model-name-or-path model-name model-path pretrained-model-name-or-path base-model checkpointer.checkpoint-dir", OC_T_TEXT, model_dir, ALL_RUNS | TOKENIZE, 0, 0, NULL, model, "DIR",
         "start from this Hugging Face model: config.json, *.safetensors, tokenizer files"),
-    ROW("init", "config-name", OC_T_TEXT, init_dir, STEPS, 0, 0, NULL, model, "DIR",
+    ROW("init", "config-name", OC_T_TEXT, init_dir, STEPS | PLAN_GENERATE, 0, 0, NULL, model, "DIR",
         "start from random weights for this config.json"),
     ROW("data", "train-file data-path dataset-name dataset datasets dataset-path pretraining-dataset dataset.source dataset.data-files", OC_T_TEXTS, data, RUNS | TOKENIZE, 0, 0, NULL, model, "PATH...",
         "files or directories: .jsonl, .json, .txt, also .gz or .zst; docs/data.md has the rows"),
     ROW("eval-data", "validation-file eval-data-path eval-dataset test-datasets eval-file", OC_T_TEXTS, eval_data, STEPS, 0, 0, NULL, model, "PATH...",
         "data to evaluate on during training"),
-    ROW("tokenizer", "tokenizer-name tokenizer-name-or-path tokenizer-path tokenizer-config", OC_T_TEXT, tokenizer, RUNS | TOKENIZE, 0, 0, NULL, model, "bytes|DIR",
+    ROW("tokenizer", "tokenizer-name tokenizer-name-or-path tokenizer-path tokenizer-config", OC_T_TEXT, tokenizer, ALL_RUNS | TOKENIZE, 0, 0, NULL, model, "bytes|DIR",
         "another tokenizer than the model's; bytes: the built-in one, 3 + byte"),
     ROW("no-shuffle", "disable-shuffling shuffle!", OC_T_OFF, shuffle, STEPS, 0, 0, NULL, model, "",
         "rows in file order, every epoch"),
@@ -83,7 +86,7 @@ static const oc_option table[] = {
         "train tensors of these names and no others: '*.self_attn.*'"),
 
     ROW("text", "", OC_T_TEXT, text, TOKENIZE, 0, 0, NULL, text, "TEXT", "this text: its ids and the tokens they stand for"),
-    ROW("input", "", OC_T_TEXT, input, TOKENIZE, 0, 0, NULL, text, "FILE|-",
+    ROW("input", "input-file prompts-file", OC_T_TEXT, input, TOKENIZE | GENERATES, 0, 0, NULL, text, "FILE|-",
         "a JSON string a line in, {\"ids\", \"decoded\"} a line out"),
     ROW("messages", "", OC_T_TEXT, messages, TOKENIZE, 0, 0, NULL, text, "FILE|-",
         "a JSON list of messages, or {\"messages\", \"tools\", ...}: {\"rendered\", \"ids\"}"),
@@ -94,7 +97,59 @@ static const oc_option table[] = {
     ROW("show-labels", "", OC_T_ON, show_labels, TOKENIZE, 0, 0, NULL, text, "",
         "of --data: which tokens of each row are trained"),
 
-    ROW("seq-length", "max-length max-seq-length model-max-length block-size max-seq-len cutoff-len sequence-len seq-len tokenizer.max-seq-len", OC_T_INT64, seq_length, RUNS, 2, LIMIT, NULL,
+    ROW("prompt", "", OC_T_TEXTS, gen.prompts, GENERATES, 0, 0, NULL, generate, "TEXT...",
+        "go on with this text; may be repeated"),
+    ROW("chat", "conversation raw!", OC_T_ON, gen.chat, GENERATES, 0, 0, NULL, generate, "",
+        "talk to the model through its chat template; with --prompt: each is a user's message"),
+    ROW("system", "system-prompt system-message", OC_T_TEXT, gen.system, GENERATES, 0, 0, NULL, generate, "TEXT",
+        "of --chat: the system message"),
+    ROW("max-new-tokens", "max-tokens max-completion-tokens gen-len output-len n-predict", OC_T_INT64, gen.max_new_tokens, GENERATES, 1, LIMIT, NULL, generate, "N",
+        "tokens of an answer at most; default: generation_config's, else 256"),
+    ROW("min-new-tokens", "min-tokens", OC_T_INT32, gen.min_new_tokens, GENERATES, 0, 2e9, NULL, generate, "N",
+        "no end of sequence before so many; default: generation_config's, else 0"),
+    ROW("stop", "stop-strings stop-sequences stop-token?", OC_T_TEXTS, gen.stops, GENERATES, 0, 0, NULL, generate, "TEXT...",
+        "an answer ends before this text; may be repeated"),
+    ROW("ignore-eos", "", OC_T_ON, gen.ignore_eos, GENERATES, 0, 0, NULL, generate, "",
+        "an end of sequence ends no answer"),
+    ROW("logprobs", "top-logprobs", OC_T_INT32, gen.logprobs, GENERATES, 0, 20, NULL, generate, "N",
+        "log-probabilities of each token and of the N most likely; in rows of --output or --json"),
+
+    ROW("do-sample", "", OC_T_ON, gen.do_sample, GENERATES, 0, 0, NULL, sampling, "",
+        "draw, with generation_config's temperature or 1; --do-sample false: the most likely token"),
+    ROW("temperature", "temp", OC_T_REAL, gen.temperature, GENERATES, 0, 1e6, NULL, sampling, "X",
+        "0: the most likely token; default: generation_config's where it samples, else 0"),
+    ROW("top-k", "", OC_T_INT64, gen.top_k, GENERATES, -1, 1e9, NULL, sampling, "N",
+        "draw from the N most likely; 0: from all; default: generation_config's, else 0"),
+    ROW("top-p", "", OC_T_REAL, gen.top_p, GENERATES, 0, 1, NULL, sampling, "X",
+        "draw from the most likely that make up X; default: generation_config's, else 1"),
+    ROW("min-p", "", OC_T_REAL, gen.min_p, GENERATES, 0, 1, NULL, sampling, "X",
+        "draw from those at least X times as likely as the likeliest; default: generation_config's, else 0"),
+    ROW("repetition-penalty", "repeat-penalty", OC_T_REAL, gen.repetition_penalty, GENERATES, 1e-6, 1e6, NULL, sampling, "X",
+        "above 1: fewer tokens of prompt and answer again; default: generation_config's, else 1"),
+    ROW("presence-penalty", "", OC_T_REAL, gen.presence_penalty, GENERATES, -2, 2, NULL, sampling, "X",
+        "off the logit of each token that the answer has; default 0"),
+    ROW("frequency-penalty", "", OC_T_REAL, gen.frequency_penalty, GENERATES, -2, 2, NULL, sampling, "X",
+        "the same, times how often it has it; default 0"),
+
+    ROW("batch", "max-num-seqs gpu-batch-size batch-size?", OC_T_INT_AUTO, gen.batch, GENERATES, 1, 1e6, NULL, cache, "N|auto",
+        "sequences at a time; default auto: what gives most tokens a second"),
+    ROW("prefill-chunk", "max-num-batched-tokens", OC_T_INT_AUTO, gen.prefill, GENERATES, 1, LIMIT, NULL, cache, "N|auto",
+        "tokens that a pass takes at most, of prompts and answers together"),
+    ROW("kv-home", "kv-offload=host", OC_T_CHOICE, gen.kv_home, GENERATES, 0, 0, homes, cache, "auto|device|host",
+        "where keys and values of the tokens so far live"),
+    ROW("kv-tokens", "", OC_T_INT_AUTO, gen.kv_tokens, GENERATES, 1, LIMIT, NULL, cache, "N|auto",
+        "tokens whose keys and values there is room for"),
+    ROW("page-tokens", "", OC_T_INT64, gen.page_tokens, GENERATES, 1, 4096, NULL, cache, "N",
+        "tokens of a page of them, a multiple of 16; default 32"),
+    ROW("row-groups", "num-gpu-batches", OC_T_INT_AUTO, gen.groups, GENERATES, 1, 256, NULL, cache, "N|auto",
+        "parts in which a batch goes through each block: activations of one at a time"),
+    ROW("batch-invariant", "", OC_T_ON, gen.invariant, GENERATES, 0, 0, NULL, cache, "",
+        "a text to the bit the same in any batch: every product on the kernel for few rows; prompts take "
+        "longer"),
+    ROW("prompt-tokens", "prompt-len input-len", OC_T_INT64, gen.prompt_tokens, PLAN_GENERATE, 1, LIMIT, NULL, cache, "N",
+        "how long prompts are, where none are given; default 512"),
+
+    ROW("seq-length", "max-length max-seq-length model-max-length block-size max-seq-len cutoff-len sequence-len seq-len tokenizer.max-seq-len max-model-len ctx-size", OC_T_INT64, seq_length, ALL_RUNS, 2, LIMIT, NULL,
         batch, "N", "tokens of a sequence; default min(2048, the model's positions)"),
     ROW("micro-batch", "per-device-train-batch-size per-device-eval-batch-size train-micro-batch-size-per-gpu batch-size? micro-batch-size per-gpu-train-batch-size",
         OC_T_INT_AUTO, micro_batch, RUNS, 1, LIMIT, NULL, batch, "N|auto",
@@ -130,7 +185,7 @@ static const oc_option table[] = {
     ROW("clip-grad-norm", "max-grad-norm gradient-clipping", OC_T_REAL, clip, STEPS, 0, 1e30, NULL, optim, "X",
         "largest gradient norm; default 1, 0 is off"),
 
-    ROW("output", "output-dir checkpointer.output-dir", OC_T_TEXT, output, STEPS, 0, 0, NULL, output, "DIR",
+    ROW("output", "output-dir checkpointer.output-dir output-file", OC_T_TEXT, output, STEPS | GENERATES, 0, 0, NULL, output, "DIR",
         "the final model, run.json and checkpoint-N/ go here"),
     ROW("eval-every", "eval-steps", OC_T_INT64, eval_every, STEPS, 0, LIMIT, NULL, output, "N",
         "evaluate each N steps; needs --eval-data"),
@@ -140,32 +195,32 @@ static const oc_option table[] = {
         "checkpoints to keep; default 2"),
     ROW("save-model-only", "save-only-model", OC_T_ON, save_model_only, STEPS, 0, 0, NULL, output, "",
         "checkpoints hold the model without training state"),
-    ROW("resume", "resume-from-checkpoint", OC_T_OPTIONAL, resume_path, STEPS, 0, 0, NULL, output, "[PATH]",
+    ROW("resume", "resume-from-checkpoint", OC_T_OPTIONAL, resume_path, STEPS | GENERATES, 0, 0, NULL, output, "[PATH]",
         "go on from the newest checkpoint; none there: a fresh start, with a warning"),
-    ROW("overwrite", "overwrite-output-dir", OC_T_ON, overwrite, STEPS, 0, 0, NULL, output, "",
+    ROW("overwrite", "overwrite-output-dir", OC_T_ON, overwrite, STEPS | GENERATES, 0, 0, NULL, output, "",
         "replace what an earlier run left in --output"),
 
-    ROW("config", "deepspeed deepspeed-config deepspeed-config-file deepscale-config", OC_T_TEXT, config_file, RUNS | GENERATE, 0, 0, NULL, run, "FILE",
+    ROW("config", "deepspeed deepspeed-config deepspeed-config-file deepscale-config", OC_T_TEXT, config_file, ALL_RUNS, 0, 0, NULL, run, "FILE",
         "DeepSpeed JSON, or the run.json of an earlier run; flags override it"),
-    ROW("dtype", "torch-dtype bf16=bf16 fp16=fp16 bfloat16=bf16 float16=fp16", OC_T_DTYPE, dtype, RUNS | GENERATE, 0, 0, NULL, run,
+    ROW("dtype", "torch-dtype bf16=bf16 fp16=fp16 bfloat16=bf16 float16=fp16", OC_T_DTYPE, dtype, ALL_RUNS, 0, 0, NULL, run,
         "bf16|fp16|fp32", "compute dtype; default: the config's; master weights are fp32"),
-    ROW("device", "use-cpu=cpu no-cuda=cpu cpu=cpu", OC_T_DEVICE, device_cuda, RUNS | GENERATE, 0, 0, NULL, run, "cpu", "where blocks are computed"),
-    ROW("threads", "num-cpu-threads-per-process", OC_T_INT32, threads, RUNS | GENERATE, 0, 4096, NULL, run, "N", "cores to use; default all"),
-    ROW("seed", "", OC_T_UINT64, seed, RUNS | GENERATE, 0, 9e15, NULL, run, "N", "default 42"),
+    ROW("device", "use-cpu=cpu no-cuda=cpu cpu=cpu", OC_T_DEVICE, device_cuda, ALL_RUNS, 0, 0, NULL, run, "cpu", "where blocks are computed"),
+    ROW("threads", "num-cpu-threads-per-process", OC_T_INT32, threads, ALL_RUNS, 0, 4096, NULL, run, "N", "cores to use; default all"),
+    ROW("seed", "", OC_T_UINT64, seed, ALL_RUNS, 0, 9e15, NULL, run, "N", "default 42"),
     ROW("log", "", OC_T_TEXT, log_path, STEPS, 0, 0, NULL, run, "FILE.jsonl", "one JSON object a step"),
-    ROW("trace", "", OC_T_TEXT, trace_path, RUNS, 0, 0, NULL, run, "FILE.json",
+    ROW("trace", "", OC_T_TEXT, trace_path, ALL_RUNS, 0, 0, NULL, run, "FILE.json",
         "what each lane did when; open it in a Chrome trace viewer"),
-    ROW("trace-size", "", OC_T_SIZE, trace_bytes, RUNS, 4096, 0, NULL, run, "SIZE",
+    ROW("trace-size", "", OC_T_SIZE, trace_bytes, ALL_RUNS, 4096, 0, NULL, run, "SIZE",
         "host memory for the trace's events; the newest are kept; default 16MiB"),
-    ROW("json", "", OC_T_ON, json, RUNS | GENERATE | TOKENIZE | OC_FOR(OC_CMD_INSPECT) | OC_FOR(OC_CMD_BENCH), 0, 0, NULL, run, "",
+    ROW("json", "", OC_T_ON, json, ALL_RUNS | TOKENIZE | OC_FOR(OC_CMD_INSPECT) | OC_FOR(OC_CMD_BENCH), 0, 0, NULL, run, "",
         "results on stdout as JSON"),
     ROW("quiet", "", OC_T_ON, quiet, OC_FOR_ALL, 0, 0, NULL, run, "", "only warnings and errors"),
 
-    ROW("device-memory", "", OC_T_SIZE, device_memory, RUNS | GENERATE, 1, 0, NULL, memory, "SIZE",
+    ROW("device-memory", "", OC_T_SIZE, device_memory, ALL_RUNS, 1, 0, NULL, memory, "SIZE",
         "budget of the device (a CPU device too: then blocks stream through it)"),
-    ROW("host-memory", "", OC_T_SIZE, host_memory, RUNS | GENERATE, 1, 0, NULL, memory, "SIZE",
+    ROW("host-memory", "", OC_T_SIZE, host_memory, ALL_RUNS, 1, 0, NULL, memory, "SIZE",
         "budget of the host; default: what is available"),
-    ROW("weights-home", "", OC_T_CHOICE, weights_home, RUNS, 0, 0, homes, memory, "auto|device|host",
+    ROW("weights-home", "", OC_T_CHOICE, weights_home, ALL_RUNS, 0, 0, homes, memory, "auto|device|host",
         "where weights and gradients live between uses"),
     ROW("optimizer-home", "", OC_T_CHOICE, optimizer_home, STEPS, 0, 0, homes, memory, "auto|device|host",
         "where master weights and moments live"),
@@ -182,24 +237,24 @@ static const oc_option table[] = {
     ROW("early-updates", "optimizer-in-bwd=on", OC_T_CHOICE, early_updates, STEPS, 0, 0, earlies, memory, "auto|on|off",
         "update a block as soon as its gradient is there, which then has no home; needs clip 0, "
         "one micro-batch a step, bf16 or fp32"),
-    ROW("slots", "", OC_T_INT32, slots, RUNS, 0, 4096, NULL, memory, "N", "weight slots of the device; 0 auto"),
+    ROW("slots", "", OC_T_INT32, slots, ALL_RUNS, 0, 4096, NULL, memory, "N", "weight slots of the device; 0 auto"),
     ROW("slabs", "", OC_T_INT32, slabs, STEPS, 0, 4096, NULL, memory, "N", "gradient slabs of the device; 0 auto"),
-    ROW("resident-blocks", "", OC_T_INT_AUTO, resident_blocks, RUNS | GENERATE, 0, 1e6, NULL, memory, "N|auto",
+    ROW("resident-blocks", "", OC_T_INT_AUTO, resident_blocks, ALL_RUNS, 0, 1e6, NULL, memory, "N|auto",
         "blocks that stay on the device, the others stream; default auto: as many as fit"),
-    ROW("piece", "", OC_T_SIZE, piece_bytes, RUNS, 1, 0, NULL, memory, "SIZE", "grain of transfers and updates"),
-    ROW("pace", "", OC_T_PACE, pace, RUNS | GENERATE, 0, 0, NULL, memory, "LANE=RATE",
+    ROW("piece", "", OC_T_SIZE, piece_bytes, ALL_RUNS, 1, 0, NULL, memory, "SIZE", "grain of transfers and updates"),
+    ROW("pace", "", OC_T_PACE, pace, ALL_RUNS, 0, 0, NULL, memory, "LANE=RATE",
         "hold a lane to a rate, as h2d=4GB/s; may be repeated"),
 
-    ROW("serial-lanes", "", OC_T_ON, serial_lanes, RUNS | GENERATE, 0, 0, NULL, debug, "",
+    ROW("serial-lanes", "", OC_T_ON, serial_lanes, ALL_RUNS, 0, 0, NULL, debug, "",
         "one operation at a time, for comparison"),
-    ROW("ops", "", OC_T_ON, plan_ops, OC_FOR(OC_CMD_PLAN), 0, 0, NULL, debug, "",
+    ROW("ops", "", OC_T_ON, plan_ops, PLAN | PLAN_GENERATE, 0, 0, NULL, debug, "",
         "print every op of the plan: what it reads and writes, and what it waits for"),
-    ROW("debug-memory", "", OC_T_ON, verify_debug, RUNS, 0, 0, NULL, debug, "",
+    ROW("debug-memory", "", OC_T_ON, verify_debug, ALL_RUNS, 0, 0, NULL, debug, "",
         "destroy values after their last reader, protect homes between uses"),
-    ROW("debug-async", "", OC_T_ON, debug_async, RUNS, 0, 0, NULL, debug, "",
+    ROW("debug-async", "", OC_T_ON, debug_async, ALL_RUNS, 0, 0, NULL, debug, "",
         "compute on a stand-in for an accelerator: its own memory and queues; with --delay-seed, "
         "delays in them"),
-    ROW("delay-seed", "", OC_T_UINT64, delay_seed, RUNS, 0, 4e9, NULL, debug, "N",
+    ROW("delay-seed", "", OC_T_UINT64, delay_seed, ALL_RUNS, 0, 4e9, NULL, debug, "N",
         "random delays around operations; results must not change"),
 
     ROW("warmup-min-lr", "", OC_T_REAL, schedule.warmup_min_lr, OC_FOR_FILES, 0, 1e6, NULL, optim, "", ""),
@@ -229,17 +284,8 @@ static const oc_option table[] = {
     ROW("optimizer-ratio", "", OC_T_REAL, optimizer_ratio, OC_FOR_FILES, 0, 1, NULL, memory, "", ""),
     ROW("zero-stage", "", OC_T_INT32, zero_stage, OC_FOR_FILES, 0, 3, NULL, memory, "", ""),
 
-    MISSING("nvme-path", "", OC_T_TEXT, RUNS | GENERATE, memory, "DIR", no_nvme),
-    MISSING("io", "", OC_T_TEXT, RUNS | GENERATE, memory, "auto", no_nvme),
-    MISSING("prompt", "", OC_T_TEXTS, GENERATE, generate, "TEXT...", no_generate),
-    MISSING("chat", "", OC_T_ON, GENERATE, generate, "", no_generate),
-    MISSING("max-new-tokens", "", OC_T_INT64, GENERATE, generate, "N", no_generate),
-    MISSING("batch", "", OC_T_INT_AUTO, GENERATE, generate, "N|auto", no_generate),
-    MISSING("temperature", "", OC_T_REAL, GENERATE, generate, "X", no_generate),
-    MISSING("top-k", "", OC_T_INT64, GENERATE, generate, "N", no_generate),
-    MISSING("top-p", "", OC_T_REAL, GENERATE, generate, "X", no_generate),
-    MISSING("repetition-penalty", "", OC_T_REAL, GENERATE, generate, "X", no_generate),
-    MISSING("stop", "", OC_T_TEXT, GENERATE, generate, "TEXT", no_generate),
+    MISSING("nvme-path", "", OC_T_TEXT, ALL_RUNS, memory, "DIR", no_nvme),
+    MISSING("io", "", OC_T_TEXT, ALL_RUNS, memory, "auto", no_nvme),
 };
 /* clang-format on */
 

@@ -62,7 +62,7 @@ const char *oc_options_nearest(const char *name, size_t n, oc_command command);
 
 /* An argument of another tool that is no option here: of Hugging Face's TrainingArguments
  * (options_trainer.c), or of the scripts, trainers and launchers that people come from
- * (options_tools.c). */
+ * (options_tools.c), or of programs that generate (options_generate.c). */
 typedef struct oc_foreign_arg {
     const char *name;     /* "lora-*": all that begin so */
     const char *accepted; /* values, with '|' between: others are refused; NULL: all pass */
@@ -74,7 +74,10 @@ size_t oc_trainer_count(void);
 const oc_foreign_arg *oc_trainer_at(size_t i);
 size_t oc_tools_count(void);
 const oc_foreign_arg *oc_tools_at(size_t i);
-/* Of either table. NULL: none of that name that `command` takes. */
+/* Of programs that generate (options_generate.c), for generate and plan generate. */
+size_t oc_generators_count(void);
+const oc_foreign_arg *oc_generators_at(size_t i);
+/* Of the tables that `command` goes by. NULL: none of that name that `command` takes. */
 const oc_foreign_arg *oc_foreign_find(const char *name, size_t n, oc_command command);
 const char *oc_foreign_nearest(const char *word, oc_command command);
 bool oc_foreign_accepts(const oc_foreign_arg *a, const char *value);

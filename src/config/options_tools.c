@@ -544,6 +544,16 @@ static bool names_it(const char *row, const char *name, size_t n) {
            oc_options_same_name(star + 1, tail, name + n - tail, tail);
 }
 
+static bool generates(oc_command command) {
+    return command == OC_CMD_GENERATE || command == OC_CMD_PLAN_GENERATE;
+}
+
+static const oc_foreign_arg *find_among_generators(const char *name, size_t n) {
+    for (size_t i = 0; i < oc_generators_count(); i++)
+        if (names_it(oc_generators_at(i)->name, name, n)) return oc_generators_at(i);
+    return NULL;
+}
+
 static bool takes_them(oc_command command) {
     return command == OC_CMD_TRAIN || command == OC_CMD_EVAL || command == OC_CMD_PLAN;
 }
@@ -562,6 +572,7 @@ static const oc_foreign_arg *find_among_tools(const char *name, size_t n) {
 const oc_foreign_arg *oc_foreign_find(const char *name, size_t n, oc_command command) {
     static const char eval_batch[] = "per-device-eval-batch-size"; /* eval's own micro-batch */
     const char *fixed;
+    if (generates(command)) return find_among_generators(name, n);
     if (!takes_them(command)) return NULL;
     for (size_t i = 0; i < oc_trainer_count(); i++) {
         const oc_foreign_arg *a = oc_trainer_at(i);

@@ -69,7 +69,8 @@ static bool is_too_much(const oc_lines *l, size_t n) { return l->most > 0 && n >
 
 static bool is_long(const oc_lines *l, size_t n) { return n > OC_LINES_MOST || is_too_much(l, n); }
 
-static oc_status too_long(const oc_lines *l, const char *what, oc_error *err) {
+static oc_status too_long(oc_lines *l, const char *what, oc_error *err) {
+    l->too_long = true;
     if (l->most > 0 && l->most < OC_LINES_MOST)
         return oc_fail(err, OC_E_MEMORY,
                        "%s:%" PRIu64 ": %s of more than %zu KiB: to read it would need more memory "
@@ -231,4 +232,44 @@ oc_status oc_lines_element(oc_lines *l, const char **text, size_t *n, uint64_t *
         l->line += (*text)[i] == '\n';
     l->begin += x.at;
     return OC_OK;
+}
+
+/* ---- what is too long ---- */
+
+static void pass_bytes(oc_lines *l, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        l->line += l->buffer[l->begin + i] == '\n';
+    l->begin += n;
+}
+
+static oc_status pass_line(oc_lines *l, oc_error *err) {
+    for (;;) {
+        const char *from = l->buffer + l->begin;
+        size_t have = l->end - l->begin;
+        const char *newline = have > 0 ? memchr(from, '\n', have) : NULL;
+        l->begin += newline != NULL ? (size_t)(newline - from) + 1 : have;
+        if (newline != NULL || l->at_end) break;
+        OC_TRY(fill(l, err));
+    }
+    l->line++;
+    return OC_OK;
+}
+
+static oc_status pass_element(oc_lines *l, oc_error *err) {
+    scan x = {0};
+    bool ends = false;
+    while (!ends) {
+        ends = scan_element(l, &x);
+        pass_bytes(l, x.at);
+        x.at = 0;
+        if (!ends && l->at_end) return misplaced(l, "the array does not end", err);
+        if (!ends) OC_TRY(fill(l, err));
+    }
+    return OC_OK;
+}
+
+oc_status oc_lines_pass(oc_lines *l, oc_error *err) {
+    if (!l->too_long) return OC_OK;
+    l->too_long = false;
+    return l->array == OC_ARRAY_NONE ? pass_line(l, err) : pass_element(l, err);
 }

@@ -20,6 +20,7 @@ typedef struct oc_lines {
     uint64_t line;           /* lines given out, or newlines passed in an array */
     size_t most;             /* bytes of a row or of a whole text; 0: no limit but OC_LINES_MOST */
     bool started, at_end;
+    bool too_long; /* what comes next was refused for its length */
     enum { OC_ARRAY_NONE, OC_ARRAY_FIRST, OC_ARRAY_NEXT, OC_ARRAY_END } array;
 } oc_lines;
 
@@ -36,6 +37,9 @@ void oc_lines_limit(oc_lines *l, size_t most);
 /* The next line without its newline. *more is false at the end. */
 OC_NODISCARD oc_status oc_lines_next(oc_lines *l, const char **line, size_t *n, bool *more,
                                      oc_error *err);
+/* After a line or element that was refused for its length (too_long): read past it, in the memory
+ * that there is. */
+OC_NODISCARD oc_status oc_lines_pass(oc_lines *l, oc_error *err);
 /* At most `most` bytes, fewer only at the end; *n is 0 there. Keeps a byte-order mark. */
 OC_NODISCARD oc_status oc_lines_piece(oc_lines *l, size_t most, const char **piece, size_t *n,
                                       oc_error *err);

@@ -5,31 +5,31 @@
  * on the device, values kept for the backward (those first that cost the most flops a byte to make
  * again), then more slots. Beside that, blocks may be at home on the device altogether: as many as
  * give the least estimated time. What the user fixed stays fixed. */
+#include "engine/place.h"
 #include "base/checked.h"
 #include "engine/corpus.h"
 #include "engine/homes.h"
-#include "engine/setup.h"
 #include "model/flops.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of each tier: arenas, and on the host all that is planned beside them. Of the executor only
+/* Of the executor only
  * the trace and the lists of ops are of any size. */
-static oc_status measure(const oc_setup *s, const oc_placement *p, uint64_t bytes[OC_TIER_COUNT],
-                         oc_error *err) {
+oc_status oc_place_measure(const oc_setup *s, const oc_placement *p, uint64_t bytes[OC_TIER_COUNT],
+                           oc_error *err) {
     oc_build_spec spec = s->build;
     oc_build_bytes b;
     spec.place = *p;
     OC_TRY(oc_build_measure(&spec, &b, err));
     memcpy(bytes, b.arena, sizeof b.arena);
     uint64_t trace = s->config->trace_path ? s->config->trace_bytes : 0;
-    bytes[OC_TIER_HOST] += b.plan + trace + oc_corpus_bytes(s, &spec) + s->staging_bytes;
+    bytes[OC_TIER_HOST] += b.plan + trace + oc_setup_text_bytes(s, &spec) + s->staging_bytes;
     return OC_OK;
 }
 
-static bool fits(const oc_setup *s, const uint64_t bytes[OC_TIER_COUNT]) {
+bool oc_place_fits(const oc_setup *s, const uint64_t bytes[OC_TIER_COUNT]) {
     uint64_t host = bytes[OC_TIER_HOST] + s->foreign_bytes;
     /* a capped CPU device lives in host memory as well */
     uint64_t sum = host + bytes[OC_TIER_DEVICE];
@@ -112,7 +112,7 @@ static const char *text_part(const oc_setup *s, const oc_placement *p, uint64_t 
     char size[32];
     oc_build_spec spec = s->build;
     spec.place = *p;
-    uint64_t bytes = oc_corpus_bytes(s, &spec);
+    uint64_t bytes = oc_setup_text_bytes(s, &spec);
     buf[0] = 0;
     uint64_t missing = sum - oc_min_u64(sum, s->budget[OC_TIER_HOST]);
     if (bytes >= sum / 20 || bytes > missing)
@@ -121,10 +121,10 @@ static const char *text_part(const oc_setup *s, const oc_placement *p, uint64_t 
     return buf;
 }
 
-static oc_status refuse(const oc_setup *s, const oc_placement *p, oc_error *err) {
+oc_status oc_place_refuse(const oc_setup *s, const oc_placement *p, oc_error *err) {
     uint64_t need[OC_TIER_COUNT];
     char a[32], b[32], c[32], text[96];
-    OC_TRY(measure(s, p, need, err));
+    OC_TRY(oc_place_measure(s, p, need, err));
     if (need[OC_TIER_DEVICE] > s->budget[OC_TIER_DEVICE])
         return oc_fail(err, OC_E_MEMORY,
                        "the device needs %llu bytes (%s), but --device-memory allows %llu (%s); "
@@ -144,10 +144,14 @@ static oc_status refuse(const oc_setup *s, const oc_placement *p, oc_error *err)
                    oc_size_format(s->budget[OC_TIER_HOST], c, sizeof c), (unsigned long long)sum);
 }
 
+bool oc_place_affords(const oc_setup *s, const oc_placement *p) {
+    uint64_t bytes[OC_TIER_COUNT];
+    return oc_place_measure(s, p, bytes, NULL) == OC_OK && oc_place_fits(s, bytes);
+}
+
 /* Take q if it fits; tells whether it did. */
 static bool adopt(const oc_setup *s, oc_placement *p, oc_placement q) {
-    uint64_t bytes[OC_TIER_COUNT];
-    if (measure(s, &q, bytes, NULL) != OC_OK || !fits(s, bytes)) return false;
+    if (!oc_place_affords(s, &q)) return false;
     *p = q;
     return true;
 }
@@ -165,7 +169,7 @@ static bool open_shop(const oc_setup *s, const oc_placement *p, shop *x) {
     uint64_t all[OC_TIER_COUNT];
     *x = (shop){.s = s};
     spec.place = *p;
-    if (measure(s, p, all, NULL) != OC_OK || oc_build_layout(&spec, &b, NULL) != OC_OK)
+    if (oc_place_measure(s, p, all, NULL) != OC_OK || oc_build_layout(&spec, &b, NULL) != OC_OK)
         return false;
     x->beside = all[OC_TIER_HOST] - b.arena[OC_TIER_HOST];
     return true;
@@ -177,7 +181,7 @@ static bool affords(const shop *x, const oc_placement *p) {
     spec.place = *p;
     if (oc_build_layout(&spec, &b, NULL) != OC_OK) return false;
     b.arena[OC_TIER_HOST] += x->beside;
-    return fits(x->s, b.arena);
+    return oc_place_fits(x->s, b.arena);
 }
 
 /* Take q if it can be afforded; tells whether it can. */
@@ -278,7 +282,7 @@ static bool wants_resident(const oc_setup *s, bool *must) {
     return !capped || homes_are_free(c);
 }
 
-static void use_homes(oc_setup *s, oc_placement *p, const oc_homes_wish *w) {
+void oc_place_use_homes(oc_setup *s, oc_placement *p, const oc_homes_wish *w) {
     oc_homes_fill(s->model, s->train, p->compute, w, s->homes);
     p->homes = s->homes;
 }
@@ -294,12 +298,15 @@ static double core_flops(const oc_setup *s) {
     return strstr(kernels, "avx512") ? 8e10 : strstr(kernels, "avx2") ? 4e10 : 4e9;
 }
 
-static double lane_seconds(const oc_setup *s, int lane, const oc_work *w) {
+double oc_place_flop_rate(const oc_setup *s) { return core_flops(s) * oc_pool_cores(s->pool); }
+
+double oc_place_lane_rate(const oc_setup *s, int lane) {
     bool link = lane == OC_LANE_H2D || lane == OC_LANE_D2H;
-    double rate = s->config->pace[lane] > 0 ? s->config->pace[lane]
-                  : link                    ? LINK_BYTES
-                                            : MEMORY_BYTES;
-    return w->bytes / rate + w->flops / (core_flops(s) * oc_pool_cores(s->pool));
+    return s->config->pace[lane] > 0 ? s->config->pace[lane] : link ? LINK_BYTES : MEMORY_BYTES;
+}
+
+static double lane_seconds(const oc_setup *s, int lane, const oc_work *w) {
+    return w->bytes / oc_place_lane_rate(s, lane) + w->flops / oc_place_flop_rate(s);
 }
 
 /* Lanes run side by side, but not altogether: ends of a step wait for each other. */
@@ -329,7 +336,7 @@ static bool fits_resident(oc_setup *s, const shop *x, const oc_placement *least,
     oc_placement p = *least;
     oc_homes_wish w = oc_homes_asked(s->config);
     w.resident = n;
-    use_homes(s, &p, &w);
+    oc_place_use_homes(s, &p, &w);
     return affords(x, &p);
 }
 
@@ -339,7 +346,7 @@ static void consider(oc_setup *s, const oc_placement *least, int32_t n, option *
     for (int how = 0; how < WAYS; how++) {
         option x = {.wish = oc_homes_asked(s->config), .place = *least};
         x.wish.resident = n;
-        use_homes(s, &x.place, &x.wish);
+        oc_place_use_homes(s, &x.place, &x.wish);
         if (!adopt(s, &x.place, x.place)) return;
         improve(s, &x.place, (way)how);
         x.seconds = seconds_of(s, &x.place);
@@ -378,11 +385,11 @@ static void describe_next(oc_setup *s, const oc_homes_wish *w) {
     more.resident = oc_homes_clip(s->model, w->resident + 1);
     if (more.resident == w->resident) more.resident = s->model->n_blocks;
     double before = seconds_of(s, &p);
-    if (measure(s, &p, now, NULL) != OC_OK) return;
-    use_homes(s, &q, &more);
+    if (oc_place_measure(s, &p, now, NULL) != OC_OK) return;
+    oc_place_use_homes(s, &q, &more);
     double after = seconds_of(s, &q);
-    oc_status st = measure(s, &q, then, NULL);
-    use_homes(s, &p, w);
+    oc_status st = oc_place_measure(s, &q, then, NULL);
+    oc_place_use_homes(s, &p, w);
     if (st != OC_OK || then[OC_TIER_DEVICE] <= now[OC_TIER_DEVICE]) return;
     size_t n = strlen(s->choice);
     double saved = 100 * (before - after) / before;
@@ -475,10 +482,10 @@ static oc_status find_least(oc_setup *s, oc_placement *streamed, oc_placement *r
                             bool *resident_is_least, oc_error *err) {
     uint64_t bytes[OC_TIER_COUNT];
     *resident_is_least = false;
-    OC_TRY(measure(s, streamed, s->minimum, err));
+    OC_TRY(oc_place_measure(s, streamed, s->minimum, err));
     if (!resident) return OC_OK;
-    use_homes(s, resident, &everything);
-    OC_TRY(measure(s, resident, bytes, err));
+    oc_place_use_homes(s, resident, &everything);
+    OC_TRY(oc_place_measure(s, resident, bytes, err));
     if (bytes[OC_TIER_DEVICE] == 0 || bytes[OC_TIER_DEVICE] >= s->minimum[OC_TIER_DEVICE])
         return OC_OK;
     memcpy(s->minimum, bytes, sizeof bytes);
@@ -505,12 +512,12 @@ static void send_away(oc_setup *s, oc_placement *p) {
 
 static oc_status place_mixed(oc_setup *s, oc_placement *least, oc_error *err) {
     option best = {.wish = oc_homes_asked(s->config), .place = *least};
-    use_homes(s, &best.place, &best.wish);
-    if (!adopt(s, &best.place, best.place)) return refuse(s, &best.place, err);
+    oc_place_use_homes(s, &best.place, &best.wish);
+    if (!adopt(s, &best.place, best.place)) return oc_place_refuse(s, &best.place, err);
     best.seconds = HUGE_VAL;
     consider(s, least, best.wish.resident, &best);
     if (homes_are_free(s->config)) mix(s, least, &best);
-    use_homes(s, &best.place, &best.wish);
+    oc_place_use_homes(s, &best.place, &best.wish);
     send_away(s, &best.place);
     s->build.place = best.place;
     describe(s);
@@ -523,15 +530,16 @@ oc_status oc_setup_place(oc_setup *s, oc_error *err) {
     bool must = false, resident = wants_resident(s, &must), tiny = false;
     oc_homes_wish asked = oc_homes_asked(c);
     oc_placement least = base_placement(s), whole = resident_placement(s, least), p;
-    use_homes(s, &least, &asked);
+    oc_place_use_homes(s, &least, &asked);
     OC_TRY(find_least(s, &least, resident ? &whole : NULL, &tiny, err));
-    use_homes(s, &whole, &everything);
+    oc_place_use_homes(s, &whole, &everything);
     if (resident && adopt(s, &p, whole)) {
         improve(s, &p, VALUES_ALONE);
         s->build.place = p;
         describe(s);
         return OC_OK;
     }
-    if (resident && (must || tiny || c->device_memory == UINT64_MAX)) return refuse(s, &whole, err);
+    if (resident && (must || tiny || c->device_memory == UINT64_MAX))
+        return oc_place_refuse(s, &whole, err);
     return place_mixed(s, &least, err);
 }

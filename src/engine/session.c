@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/log.h"
+#include "mem/mem.h"
 #include "model/load.h"
 
 #include <math.h>
@@ -354,6 +355,30 @@ oc_status oc_session_evaluate(oc_session *s, oc_feed *feed, const volatile sig_a
     return OC_OK;
 }
 
+/* ---- passes ---- */
+
+void oc_session_next(oc_session *s, oc_pass_next *next, void *user) {
+    s->context.next = next;
+    s->context.next_user = user;
+}
+
+void oc_session_pass_cells(oc_session *s, oc_pass_cells *out) {
+    const oc_build_ids *d = &s->setup->ids;
+    *out = (oc_pass_cells){.control = oc_run_buffer(s->run, d->control, 0),
+                           .batch = oc_run_buffer(s->run, d->batch, 0),
+                           .pages = oc_run_buffer(s->run, d->pages, 0)};
+}
+
+oc_status oc_session_pass(oc_session *s, uint64_t *ticket, oc_error *err) {
+    uint32_t copy;
+    OC_TRY(oc_run_begin(s->run, &copy, err));
+    return oc_run_submit(s->run, oc_build_find(s->setup->set, "pass"), ticket, err);
+}
+
+oc_status oc_session_wait(oc_session *s, uint64_t ticket, oc_error *err) {
+    return oc_run_wait(s->run, ticket, err);
+}
+
 /* ---- questions ---- */
 
 oc_status oc_session_weights(oc_session *s, int32_t block, const void **out, oc_error *err) {
@@ -379,6 +404,21 @@ void oc_session_stats(const oc_session *s, oc_lane_stats out[OC_LANE_COUNT]) {
 
 uint64_t oc_session_measured(const oc_session *s, oc_tier tier) {
     return s->memories[tier]->ops->resident(s->memories[tier], NULL);
+}
+
+void oc_session_print_measured(const oc_session *s, FILE *to) {
+    char planned[32], measured[32];
+    for (int i = 0; i < OC_TIER_COUNT; i++) {
+        uint64_t p = s->setup->set->arena_bytes[i];
+        if (p == 0) continue;
+        uint64_t m = oc_session_measured(s, (oc_tier)i);
+        (void)fprintf(to, "%s: %llu bytes planned (%s), %llu measured (%s)\n",
+                      oc_tier_name((oc_tier)i), (unsigned long long)p,
+                      oc_size_format(p, planned, sizeof planned), (unsigned long long)m,
+                      oc_size_format(m, measured, sizeof measured));
+    }
+    (void)fprintf(to, "process: %s resident, seen from outside\n",
+                  oc_size_format(oc_mem_rss(), planned, sizeof planned));
 }
 
 oc_status oc_session_drain(oc_session *s, oc_error *err) { return oc_run_drain(s->run, err); }

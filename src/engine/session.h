@@ -38,6 +38,14 @@ OC_NODISCARD oc_status oc_session_evaluate(oc_session *s, oc_feed *feed,
                                            const volatile sig_atomic_t *stop, double *nll,
                                            uint64_t *targets, bool *whole, oc_error *err);
 
+/* Generation: who says what passes take; before the first of them. */
+void oc_session_next(oc_session *s, oc_pass_next *next, void *user);
+/* The cells that the first pass reads, or, when none is under way, the next. */
+void oc_session_pass_cells(oc_session *s, oc_pass_cells *out);
+/* One more pass; at most two are under way. */
+OC_NODISCARD oc_status oc_session_pass(oc_session *s, uint64_t *ticket, oc_error *err);
+OC_NODISCARD oc_status oc_session_wait(oc_session *s, uint64_t ticket, oc_error *err);
+
 /* A block's weights as they are now (no step may be under way): fp32 master or compute dtype.
  * Borrowed until the next call. */
 OC_NODISCARD oc_status oc_session_weights(oc_session *s, int32_t block, const void **out,
@@ -47,6 +55,8 @@ const oc_carry_cell *oc_session_carry(const oc_session *s);
 void oc_session_stats(const oc_session *s, oc_lane_stats out[OC_LANE_COUNT]);
 /* Planned and measured (resident) bytes of a tier's arena. */
 uint64_t oc_session_measured(const oc_session *s, oc_tier tier);
+/* The same of all tiers, and what of the process is resident, a line each. */
+void oc_session_print_measured(const oc_session *s, FILE *to);
 OC_NODISCARD oc_status oc_session_drain(oc_session *s, oc_error *err);
 OC_NODISCARD oc_status oc_session_write_trace(oc_session *s, oc_error *err);
 

@@ -177,11 +177,18 @@ oc_run_spec oc_setup_run_spec(const oc_setup *s) {
     return spec;
 }
 
+uint64_t oc_setup_text_bytes(const oc_setup *s, const oc_build_spec *b) {
+    const oc_generator *g = s->generator;
+    if (!g) return oc_corpus_bytes(s, b);
+    uint64_t tokenizer = s->tokenizer ? oc_tokenizer_host_bytes(s->tokenizer) : 0;
+    return tokenizer + g->beside(g->user, s, b);
+}
+
 static oc_status build(oc_setup *s, oc_error *err) {
     OC_TRY(oc_build(&s->build, &s->set, &s->ids, err));
     if (s->config->verify_debug) OC_TRY(oc_plan_add_poison(s->set, OC_BODY_POISON, err));
     oc_run_spec spec = oc_setup_run_spec(s);
-    s->text_bytes = oc_corpus_bytes(s, &s->build);
+    s->text_bytes = oc_setup_text_bytes(s, &s->build);
     s->plan_bytes = oc_plan_host_bytes(s->set) + oc_run_measure(&spec);
     return oc_plan_verify(s->set, err);
 }
@@ -210,8 +217,50 @@ static oc_status place_auto(oc_setup *s, oc_error *err) {
     return st;
 }
 
+static oc_status open_homes(oc_setup *s, oc_error *err) {
+    s->homes = calloc((size_t)s->model->n_blocks, sizeof *s->homes);
+    if (!s->homes) return oc_fail(err, OC_E_MEMORY, "no memory for the table of homes");
+    s->build.model = s->model;
+    s->build.dtype = s->dtype;
+    return OC_OK;
+}
+
+static oc_status check_longest(const oc_setup *s, oc_error *err) {
+    long long longest = s->wish.longest, positions = s->model->max_positions;
+    bool learned = s->model->decoder.position == OC_POS_LEARNED;
+    if (longest < 1 || longest > INT32_MAX / 2)
+        return oc_fail(err, OC_E_INVALID, "a sequence of %lld tokens is not possible", longest);
+    if (!learned || longest <= positions) return OC_OK;
+    return oc_fail(err, OC_E_INVALID,
+                   "a sequence of %lld tokens exceeds the model's %lld learned positions; use a "
+                   "smaller --seq-length or --max-new-tokens",
+                   longest, positions);
+}
+
+/* Without a tokenizer only ids can be gone on from: whoever asks for more says so. */
+static oc_status open_generation_tokenizer(oc_setup *s, oc_error *err) {
+    oc_status st = oc_corpus_tokenizer(&s->tokenizer, s->config, err);
+    return st == OC_E_NOTFOUND && !s->config->tokenizer ? OC_OK : st;
+}
+
+static oc_status open_generation(oc_setup *s, FILE *notes, oc_error *err) {
+    OC_TRY(open_model(s, notes, err));
+    OC_TRY(open_device(s, err));
+    resolve_dtype(s);
+    OC_TRY(open_homes(s, err));
+    s->build.micros = s->config->gen.groups > 0 ? (int32_t)s->config->gen.groups : 1;
+    measure_host(s);
+    OC_TRY(open_generation_tokenizer(s, err));
+    OC_TRY(s->generator->wish(s->generator->user, s, &s->wish, err));
+    OC_TRY(check_longest(s, err));
+    oc_model_rope(s->model, s->wish.longest, s->model->inv_freq);
+    OC_TRY(oc_setup_place_pass(s, err));
+    return build(s, err);
+}
+
 static oc_status open_all(oc_setup *s, FILE *notes, oc_error *err) {
     const oc_config *c = s->config;
+    if (s->generator) return open_generation(s, notes, err);
     s->train = c->command != OC_CMD_EVAL;
     OC_TRY(open_model(s, notes, err));
     OC_TRY(open_device(s, err));
@@ -219,10 +268,7 @@ static oc_status open_all(oc_setup *s, FILE *notes, oc_error *err) {
     OC_TRY(resolve_batch(s, err));
     if (s->train && c->early_updates == OC_EARLY_ON)
         OC_TRY(oc_config_check_early(c, s->dtype, s->build.micros, err));
-    s->homes = calloc((size_t)s->model->n_blocks, sizeof *s->homes);
-    if (!s->homes) return oc_fail(err, OC_E_MEMORY, "no memory for the table of homes");
-    s->build.model = s->model;
-    s->build.dtype = s->dtype;
+    OC_TRY(open_homes(s, err));
     s->build.train = s->train;
     s->build.with_eval = s->train;
     s->build.has_m = c->optimizer != OC_SGD || c->momentum > 0;
@@ -237,9 +283,15 @@ static oc_status open_all(oc_setup *s, FILE *notes, oc_error *err) {
 }
 
 oc_status oc_setup_open(oc_setup **out, const oc_config *config, FILE *notes, oc_error *err) {
+    return oc_setup_open_generate(out, config, NULL, notes, err);
+}
+
+oc_status oc_setup_open_generate(oc_setup **out, const oc_config *config, const oc_generator *g,
+                                 FILE *notes, oc_error *err) {
     oc_setup *s = calloc(1, sizeof *s);
     if (!s) return oc_fail(err, OC_E_MEMORY, "no memory for the set-up");
     s->config = config;
+    s->generator = g;
     oc_status st = open_all(s, notes, err);
     if (st != OC_OK) {
         oc_setup_close(s);

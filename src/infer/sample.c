@@ -27,7 +27,7 @@ struct oc_sampler {
 static uint64_t scratch_bytes(int32_t vocab) {
     uint64_t n = (uint64_t)vocab;
     return sizeof(oc_sampler) + n * (sizeof(double) + 2 * sizeof(uint64_t) + 3 * sizeof(float)) +
-           oc_weights_blocks(n) * sizeof(double);
+           oc_draw_weights_blocks(n) * sizeof(double);
 }
 
 uint64_t oc_sampler_bytes(int32_t vocab) { return oc_heap_bytes(scratch_bytes(vocab)); }
@@ -40,7 +40,7 @@ oc_status oc_sampler_open(oc_sampler **out, int32_t vocab, oc_error *err) {
     s->vocab = (size_t)vocab;
     s->e = (double *)(s + 1);
     s->sums = s->e + s->vocab;
-    s->pairs = (uint64_t *)(s->sums + oc_weights_blocks(s->vocab));
+    s->pairs = (uint64_t *)(s->sums + oc_draw_weights_blocks(s->vocab));
     s->y = (float *)(s->pairs + 2 * s->vocab);
     s->ids = (int32_t *)(s->y + s->vocab);
     s->counts = s->ids + s->vocab;
@@ -131,7 +131,7 @@ static bool changes(const oc_sampling *how) {
 }
 
 static oc_status find_largest(const float *y, size_t n, float *out, oc_error *err) {
-    if (!oc_weights_largest(y, n, out))
+    if (!oc_draw_weights_largest(y, n, out))
         return oc_fail(err, OC_E_INVALID, "a logit is not a number: the model's output is broken");
     if (!isfinite(*out))
         return oc_fail(err, OC_E_INVALID,
@@ -173,7 +173,7 @@ static void apply_temperature(oc_sampler *s, double temperature) {
 
 static void keep_top_k(oc_sampler *s, int32_t top_k) {
     if (top_k == 0 || (size_t)top_k >= s->n) return;
-    float least = oc_weights_kth(s->y, s->n, (size_t)top_k, s->pairs);
+    float least = oc_draw_weights_kth(s->y, s->n, (size_t)top_k, s->pairs);
     size_t k = 0;
     for (size_t i = 0; i < s->n; i++)
         if (s->y[i] >= least) keep(s, i, k++);
@@ -186,22 +186,22 @@ static const uint64_t *sort_probable(oc_sampler *s, double away, double sum, siz
     double least = 0.999 * away * sum / (double)s->n;
     size_t k = 0;
     for (size_t i = 0; i < s->n; i++)
-        if (s->e[i] >= least) s->pairs[k++] = oc_weights_pair(s->y[i], (uint32_t)i);
+        if (s->e[i] >= least) s->pairs[k++] = oc_draw_weights_pair(s->y[i], (uint32_t)i);
     *n = k;
-    return oc_weights_sort(s->pairs, k);
+    return oc_draw_weights_sort(s->pairs, k);
 }
 
 /* Of the ascending order of values, and of ids among equal ones, goes what sums up to 1 - top_p at
  * most. Compared in fp32, as transformers does: there a tenth is 1 - 0.9. */
 static void keep_top_p(oc_sampler *s, double top_p) {
     if (!(top_p < 1)) return;
-    double sum = oc_weights_sum(s->e, s->n, s->sums), above = 0;
+    double sum = oc_draw_weights_sum(s->e, s->n, s->sums), above = 0;
     float away = (float)(1 - top_p);
     size_t n, k = 0;
     const uint64_t *order = sort_probable(s, 1 - top_p, sum, &n);
-    uint32_t last = oc_weights_index(order[n - 1]);
+    uint32_t last = oc_draw_weights_index(order[n - 1]);
     for (size_t i = n; i > 0; i--) {
-        uint32_t at = oc_weights_index(order[i - 1]);
+        uint32_t at = oc_draw_weights_index(order[i - 1]);
         if (i < n && (float)((sum - above) / sum) <= away) break;
         above += s->e[at];
         last = at;
@@ -230,10 +230,10 @@ static oc_status filter(oc_sampler *s, const oc_sampling *how, const oc_sample_r
     OC_TRY(find_largest(s->y, s->n, &s->largest, err));
     apply_temperature(s, how->temperature);
     keep_top_k(s, how->top_k);
-    oc_weights_fill(s->y, s->n, s->largest, s->e);
+    oc_draw_weights_fill(s->y, s->n, s->largest, s->e);
     keep_top_p(s, how->top_p);
     keep_min_p(s, how->min_p);
-    *sum = oc_weights_sum(s->e, s->n, s->sums);
+    *sum = oc_draw_weights_sum(s->e, s->n, s->sums);
     return OC_OK;
 }
 
@@ -252,7 +252,7 @@ static double uniform(const oc_sampling *how, const oc_sample_row *row) {
 static size_t find_weight(const oc_sampler *s, double target) {
     size_t b = 0, i;
     double sum = 0;
-    while (b + 1 < oc_weights_blocks(s->n) && sum + s->sums[b] <= target)
+    while (b + 1 < oc_draw_weights_blocks(s->n) && sum + s->sums[b] <= target)
         sum += s->sums[b++];
     for (i = b * OC_WEIGHTS_BLOCK; i < s->n; i++) {
         sum += s->e[i];
@@ -272,7 +272,7 @@ static oc_status choose_largest(oc_sampler *s, const oc_sampling *how, const oc_
         y = s->y;
     }
     OC_TRY(find_largest(y, s->vocab, &largest, err));
-    *id = (int32_t)oc_weights_find(y, s->vocab, largest);
+    *id = (int32_t)oc_draw_weights_find(y, s->vocab, largest);
     return OC_OK;
 }
 
@@ -289,9 +289,9 @@ static oc_status choose(oc_sampler *s, const oc_sampling *how, oc_sample_row *ro
 /* log(sum of exp(logits)) */
 static double log_sum(oc_sampler *s, const float *logits) {
     float largest;
-    (void)oc_weights_largest(logits, s->vocab, &largest);
-    oc_weights_fill(logits, s->vocab, largest, s->e);
-    return (double)largest + oc_weights_log(oc_weights_sum(s->e, s->vocab, s->sums));
+    (void)oc_draw_weights_largest(logits, s->vocab, &largest);
+    oc_draw_weights_fill(logits, s->vocab, largest, s->e);
+    return (double)largest + oc_draw_weights_log(oc_draw_weights_sum(s->e, s->vocab, s->sums));
 }
 
 oc_status oc_sample(oc_sampler *s, const oc_sampling *how, oc_sample_row *row, const float *logits,
@@ -326,7 +326,7 @@ void oc_sample_top(oc_sampler *s, const float *logits, int32_t n, oc_sampled *ou
     int32_t k = 0;
     if (n <= 0) return;
     double all = log_sum(s, logits);
-    float least = oc_weights_kth(logits, s->vocab, (size_t)n, s->pairs);
+    float least = oc_draw_weights_kth(logits, s->vocab, (size_t)n, s->pairs);
     for (size_t i = 0; i < s->vocab; i++)
         if (logits[i] >= least && (k < n || logits[i] > out[n - 1].logprob))
             k = insert(out, k, n, (int32_t)i, logits[i]);

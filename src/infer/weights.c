@@ -26,7 +26,7 @@ static f4 larger(f4 a, f4 b) {
     return (f4)((m & (i4)a) | (~m & (i4)b));
 }
 
-bool oc_weights_largest(const float *y, size_t n, float *out) {
+bool oc_draw_weights_largest(const float *y, size_t n, float *out) {
     f4 low = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, m[4] = {low, low, low, low};
     i4 bad = {0};
     size_t i = 0;
@@ -49,7 +49,7 @@ bool oc_weights_largest(const float *y, size_t n, float *out) {
     return !nan && !any(bad);
 }
 
-size_t oc_weights_find(const float *y, size_t n, float v) {
+size_t oc_draw_weights_find(const float *y, size_t n, float v) {
     const f4 w = {v, v, v, v};
     size_t i = 0;
     while (i + 16 <= n && !any((load4(y + i) == w) | (load4(y + i + 4) == w) |
@@ -86,7 +86,7 @@ static void fill8(const float *y, double largest, double *e) {
     }
 }
 
-void oc_weights_fill(const float *y, size_t n, float largest, double *e) {
+void oc_draw_weights_fill(const float *y, size_t n, float largest, double *e) {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
         fill8(y + i, largest, e + i);
@@ -114,7 +114,7 @@ static double block_sum(const double *e, size_t n) {
     return (a[0][0] + a[0][1]) + rest;
 }
 
-double oc_weights_sum(const double *e, size_t n, double *sums) {
+double oc_draw_weights_sum(const double *e, size_t n, double *sums) {
     double all = 0;
     for (size_t b = 0, i = 0; i < n; b++, i += OC_WEIGHTS_BLOCK) {
         size_t left = n - i;
@@ -125,7 +125,7 @@ double oc_weights_sum(const double *e, size_t n, double *sums) {
 }
 
 /* x = 2^k m, m in [0.7, 1.42); log m = 2 artanh((m - 1) / (m + 1)). */
-double oc_weights_log(double x) {
+double oc_draw_weights_log(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     int64_t k = (int64_t)(bits >> 52) - 1023;
@@ -149,11 +149,11 @@ static uint32_t key_of(float v) {
     return u >> 31 ? ~u : u | 0x80000000u;
 }
 
-uint64_t oc_weights_pair(float value, uint32_t index) {
+uint64_t oc_draw_weights_pair(float value, uint32_t index) {
     return (uint64_t)key_of(value) << 32 | index;
 }
 
-uint64_t *oc_weights_sort(uint64_t *pairs, size_t n) {
+uint64_t *oc_draw_weights_sort(uint64_t *pairs, size_t n) {
     enum { DIGITS = 11, SIZE = 1 << DIGITS };
     uint64_t *from = pairs, *to = pairs + n;
     for (int shift = 32; shift < 64; shift += DIGITS) {
@@ -203,10 +203,10 @@ static float kth_of_few(const float *y, size_t n, size_t k, float *heap) {
     return heap[0];
 }
 
-float oc_weights_kth(const float *y, size_t n, size_t k, uint64_t *scratch) {
+float oc_draw_weights_kth(const float *y, size_t n, size_t k, uint64_t *scratch) {
     float heap[1024];
     if (k <= sizeof heap / sizeof *heap) return kth_of_few(y, n, k, heap);
     for (size_t i = 0; i < n; i++)
-        scratch[i] = oc_weights_pair(y[i], (uint32_t)i);
-    return y[oc_weights_index(oc_weights_sort(scratch, n)[n - k])];
+        scratch[i] = oc_draw_weights_pair(y[i], (uint32_t)i);
+    return y[oc_draw_weights_index(oc_draw_weights_sort(scratch, n)[n - k])];
 }

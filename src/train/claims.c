@@ -2,19 +2,15 @@
 #include "train/claims.h"
 
 #include "base/fs.h"
-#include "base/log.h"
 #include "train/save.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-enum { PATH_BYTES = 4096, DEEPEST = 2, TRIES = 16 };
+enum { PATH_BYTES = 4096, DEEPEST = 2 };
 
 /* ---- which file a path is ---- */
 
@@ -273,77 +269,8 @@ oc_status oc_claims_check_data(const oc_config *c, const oc_data_files *files, o
 
 /* ---- taking them ---- */
 
-static bool is_standard_stream(const struct stat *st) {
-    struct stat stream;
-    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fstat(fd, &stream) == 0 && stream.st_dev == st->st_dev && stream.st_ino == st->st_ino)
-            return true;
-    return false;
-}
-
-/* A link that leads nowhere yet counts as absent. O_NONBLOCK: what became a FIFO is not waited
- * for. */
-static int open_or_make(const char *path, bool *made) {
-    enum { FLAGS = O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC };
-    int fd = open(path, FLAGS | O_EXCL, 0666);
-    *made = fd >= 0;
-    if (fd >= 0 || errno != EEXIST) return fd;
-    *made = access(path, F_OK) != 0;
-    return open(path, FLAGS, 0666);
-}
-
-/* Whether path still is the file: another run may have removed what it had made. */
-static bool is_at(const char *path, int fd) {
-    struct stat a, b;
-    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
-           a.st_ino == b.st_ino;
-}
-
-static oc_status lock(int fd, const char *option, const char *path, oc_error *err) {
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return OC_OK;
-    if (errno == EWOULDBLOCK)
-        return oc_fail(err, OC_E_EXISTS,
-                       "--%s %s: another run writes this file now; wait for its end, or give "
-                       "another file",
-                       option, path);
-    oc_log(OC_LOG_WARN,
-           "%s is on a file system without locks: see to it that no other run writes it meanwhile",
-           path);
-    return OC_OK;
-}
-
-/* Once: *again when the file went meanwhile. */
-static oc_status try_take(oc_claim *out, bool *again, const char *option, const char *path,
-                          oc_error *err) {
-    struct stat st;
-    bool made = false;
-    int fd = open_or_make(path, &made);
-    *again = false;
-    if (fd < 0)
-        return oc_fail_errno(err, OC_E_IO, errno, "--%s %s cannot be written", option, path);
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || is_standard_stream(&st)) {
-        (void)close(fd); /* nobody's own */
-        return OC_OK;
-    }
-    oc_status s = lock(fd, option, path, err);
-    *again = s == OC_OK && !is_at(path, fd);
-    if (s != OC_OK || *again) {
-        (void)close(fd);
-        return s;
-    }
-    out->fd = fd;
-    out->made = made ? realpath(path, NULL) : NULL;
-    if (!made || out->made) return OC_OK;
-    (void)unlink(path);
-    return oc_fail(err, OC_E_MEMORY, "no memory for --%s %s", option, path);
-}
-
 static oc_status take(oc_claim *out, const char *option, const char *path, oc_error *err) {
-    bool again = path != NULL;
-    for (int i = 0; i < TRIES && again; i++)
-        OC_TRY(try_take(out, &again, option, path, err));
-    if (!again) return OC_OK;
-    return oc_fail(err, OC_E_AGAIN, "--%s %s is removed again and again", option, path);
+    return path ? oc_claim_take(out, option, path, OC_CLAIM_WRITE, err) : OC_OK;
 }
 
 oc_status oc_claims_take(oc_claims *out, const oc_config *c, oc_error *err) {
@@ -351,14 +278,7 @@ oc_status oc_claims_take(oc_claims *out, const oc_config *c, oc_error *err) {
     return take(&out->trace, "trace", c->trace_path, err);
 }
 
-static void release(oc_claim *c, bool keep) {
-    if (c->made && !keep && is_at(c->made, c->fd)) (void)unlink(c->made);
-    if (c->fd >= 0) (void)close(c->fd);
-    free(c->made);
-    *c = (oc_claim){-1, NULL};
-}
-
 void oc_claims_release(oc_claims *c, bool keep) {
-    release(&c->log, keep);
-    release(&c->trace, keep);
+    oc_claim_release(&c->log, keep);
+    oc_claim_release(&c->trace, keep);
 }

@@ -5,6 +5,7 @@
 #ifndef OC_CLAIMS_H
 #define OC_CLAIMS_H
 
+#include "base/claim.h"
 #include "config/config.h"
 #include "data/dataset.h"
 
@@ -16,20 +17,12 @@ OC_NODISCARD oc_status oc_claims_check(const oc_config *c, oc_error *err);
 OC_NODISCARD oc_status oc_claims_check_data(const oc_config *c, const oc_data_files *files,
                                             oc_error *err);
 
-/* A file that is this run's. */
-typedef struct oc_claim {
-    int fd;     /* locked; -1: none */
-    char *made; /* its path, when it was not there before; else NULL */
-} oc_claim;
-
 typedef struct oc_claims {
     oc_claim log, trace;
 } oc_claims;
 
 #define OC_CLAIMS_NONE                                                                             \
-    {                                                                                              \
-        {-1, NULL}, { -1, NULL }                                                                   \
-    }
+    { OC_CLAIM_NONE, OC_CLAIM_NONE }
 
 /* Makes the files and takes them for this run; OC_E_EXISTS when another run has one. What they hold
  * stays. out: OC_CLAIMS_NONE. */

@@ -14,8 +14,8 @@ static void columns(void *arg, int64_t task, int worker) {
 }
 
 bool oc_few_takes(const oc_gemm *g) {
-    bool asked =
-        g->kernel == OC_GEMM_FEW || (g->kernel == OC_GEMM_AUTO && g->c.rows <= OC_GEMM_FEW_ROWS);
+    int64_t most = g->b.dtype == OC_F32 ? OC_GEMM_FEW_ROWS / 3 : OC_GEMM_FEW_ROWS; /* measured */
+    bool asked = g->kernel == OC_GEMM_FEW || (g->kernel == OC_GEMM_AUTO && g->c.rows <= most);
     return asked && g->trans_b && !g->trans_a && !g->accumulate;
 }
 

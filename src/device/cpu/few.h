@@ -10,7 +10,7 @@
 #include "base/pool.h"
 #include "device/device.h"
 
-enum { OC_FEW_COLUMNS = 32 }; /* rows of b that a task takes */
+enum { OC_FEW_COLUMNS = 48 }; /* rows of b that a task takes */
 
 typedef struct oc_few_kernels {
     const char *name;

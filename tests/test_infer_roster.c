@@ -1,7 +1,7 @@
 /* Which tokens a pass takes: every page a sequence reads holds its own tokens, whatever comes and
  * goes. */
 #include "cmocka_all.h"
-#include "infer/schedule.h"
+#include "infer/roster.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@ enum { MOST = 200, PLACES = 64, IDS = 4096 };
 
 /* The passes' other side: pages that hold tokens instead of keys and values. */
 typedef struct world {
-    oc_schedule_spec spec;
-    oc_schedule *s;
+    oc_roster_spec spec;
+    oc_roster *s;
     oc_control_cell control;
     int32_t *batch, *content; /* content: [groups][pages][page_tokens] */
     void *pages;
@@ -25,7 +25,7 @@ static uint32_t draw(world *w, uint32_t n) {
     return (uint32_t)(w->seed >> 33) % n;
 }
 
-static void world_open(world *w, oc_schedule_spec spec) {
+static void world_open(world *w, oc_roster_spec spec) {
     oc_error err;
     memset(w, 0, sizeof *w);
     w->spec = spec;
@@ -35,11 +35,11 @@ static void world_open(world *w, oc_schedule_spec spec) {
     w->batch = calloc((size_t)spec.groups, w->batch_bytes);
     w->pages = calloc((size_t)spec.groups, w->pages_bytes);
     w->content = calloc((size_t)(spec.groups * spec.pages * spec.page_tokens), 4);
-    assert_int_equal(oc_schedule_open(&w->s, &spec, &err), OC_OK);
+    assert_int_equal(oc_roster_open(&w->s, &spec, &err), OC_OK);
 }
 
 static void world_close(world *w) {
-    oc_schedule_close(w->s);
+    oc_roster_close(w->s);
     free(w->batch);
     free(w->pages);
     free(w->content);
@@ -54,7 +54,7 @@ static int32_t *content_at(world *w, int32_t group, const int32_t *table, int32_
 
 static oc_sequence *sequence_of(world *w, int32_t group, int32_t first, int32_t n) {
     oc_sequence *x;
-    for (int32_t k = 0; (x = oc_schedule_at(w->s, k)); k++)
+    for (int32_t k = 0; (x = oc_roster_at(w->s, k)); k++)
         if (x->group == group && x->taken == n && x->done == first) return x;
     return NULL;
 }
@@ -65,7 +65,7 @@ static void check_row(world *w, int32_t group, const oc_paged_row *r, const int3
     oc_sequence *x;
     bool found = false;
     assert_non_null(sequence_of(w, group, r->context, r->tokens));
-    for (int32_t k = 0; (x = oc_schedule_at(w->s, k)) && !found; k++) {
+    for (int32_t k = 0; (x = oc_roster_at(w->s, k)) && !found; k++) {
         if (x->group != group || x->taken != r->tokens || x->done != r->context) continue;
         found = memcmp(x->ids + x->done, tokens + r->first, 4 * (size_t)r->tokens) == 0;
         for (int32_t i = 0; found && i < r->context; i++)
@@ -77,9 +77,9 @@ static void check_row(world *w, int32_t group, const oc_paged_row *r, const int3
 }
 
 static int64_t pass(world *w) {
-    const oc_schedule_spec *p = &w->spec;
+    const oc_roster_spec *p = &w->spec;
     int64_t n =
-        oc_schedule_fill(w->s, &w->control, w->batch, w->batch_bytes, w->pages, w->pages_bytes);
+        oc_roster_fill(w->s, &w->control, w->batch, w->batch_bytes, w->pages, w->pages_bytes);
     for (int32_t g = 0; g < p->groups; g++) {
         oc_pages_cell *c = (void *)((char *)w->pages + (uint64_t)g * w->pages_bytes);
         int32_t *tokens = (void *)((char *)w->batch + (uint64_t)g * w->batch_bytes);
@@ -89,7 +89,7 @@ static int64_t pass(world *w) {
             check_row(w, g, &oc_pages_rows(c)[r], oc_pages_table(c, p->rows) + r * p->row_pages,
                       tokens);
     }
-    oc_schedule_passed(w->s);
+    oc_roster_passed(w->s);
     return n;
 }
 
@@ -97,7 +97,7 @@ static int64_t pass(world *w) {
 static int answer(world *w, bool cancels) {
     oc_sequence *x;
     int ended = 0;
-    for (int32_t k = 0; (x = oc_schedule_at(w->s, k));) {
+    for (int32_t k = 0; (x = oc_roster_at(w->s, k));) {
         if (x->sample >= 0) x->ids[x->n_ids++] = (int32_t)draw(w, 7);
         bool over = x->n_ids == x->most || (cancels && draw(w, 40) == 0);
         if (!over) {
@@ -105,7 +105,7 @@ static int answer(world *w, bool cancels) {
             continue;
         }
         free(x->ids);
-        oc_schedule_remove(w->s, x);
+        oc_roster_remove(w->s, x);
         ended++;
     }
     return ended;
@@ -127,7 +127,7 @@ static void run_all(world *w, int rows, bool cancels) {
     while (out < rows) {
         for (; in < rows; in++) {
             if (!waiting) waiting = prompt(w, &n, &most);
-            if (!oc_schedule_admit(w->s, waiting, n, most, NULL)) break;
+            if (!oc_roster_admit(w->s, waiting, n, most, NULL)) break;
             waiting = NULL;
         }
         idle = pass(w) > 0 ? 0 : idle + 1;
@@ -135,12 +135,12 @@ static void run_all(world *w, int rows, bool cancels) {
         out += answer(w, cancels);
         assert_true(++passes < 100000);
     }
-    assert_int_equal(oc_schedule_count(w->s), 0);
-    assert_int_equal(oc_schedule_pages(w->s), 0);
+    assert_int_equal(oc_roster_count(w->s), 0);
+    assert_int_equal(oc_roster_pages(w->s), 0);
 }
 
 static void every_page_holds_the_tokens_of_whoever_reads_it(void **state) {
-    static const oc_schedule_spec specs[] = {
+    static const oc_roster_spec specs[] = {
         {.groups = 1, .rows = 4, .tokens = 32, .page_tokens = 16, .pages = 40, .row_pages = 12},
         {.groups = 3, .rows = 5, .tokens = 7, .page_tokens = 16, .pages = 30, .row_pages = 12},
         {.groups = 2, .rows = 16, .tokens = 64, .page_tokens = 32, .pages = 90, .row_pages = 6},
@@ -149,7 +149,7 @@ static void every_page_holds_the_tokens_of_whoever_reads_it(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
         for (int how = 0; how < 4; how++) {
-            oc_schedule_spec spec = specs[i];
+            oc_roster_spec spec = specs[i];
             world w;
             spec.share = how & 1;
             world_open(&w, spec);
@@ -159,13 +159,13 @@ static void every_page_holds_the_tokens_of_whoever_reads_it(void **state) {
 }
 
 static void a_common_beginning_is_computed_once(void **state) {
-    oc_schedule_spec spec = {.groups = 1,
-                             .rows = 8,
-                             .tokens = 512,
-                             .page_tokens = 16,
-                             .pages = 99,
-                             .row_pages = 12,
-                             .share = true};
+    oc_roster_spec spec = {.groups = 1,
+                           .rows = 8,
+                           .tokens = 512,
+                           .page_tokens = 16,
+                           .pages = 99,
+                           .row_pages = 12,
+                           .share = true};
     int64_t tokens = 0, n;
     world w;
     (void)state;
@@ -173,7 +173,7 @@ static void a_common_beginning_is_computed_once(void **state) {
     for (int i = 0; i < 8; i++) {
         int32_t *ids = calloc(MOST, 4);
         ids[100] = i;
-        assert_non_null(oc_schedule_admit(w.s, ids, 101, 102, NULL));
+        assert_non_null(oc_roster_admit(w.s, ids, 101, 102, NULL));
     }
     while ((n = pass(&w)) > 0) {
         tokens += n;
@@ -184,23 +184,23 @@ static void a_common_beginning_is_computed_once(void **state) {
 }
 
 static void who_waits_for_a_page_fills_it_when_its_owner_goes(void **state) {
-    oc_schedule_spec spec = {.groups = 1,
-                             .rows = 3,
-                             .tokens = 16,
-                             .page_tokens = 16,
-                             .pages = 40,
-                             .row_pages = 12,
-                             .share = true};
+    oc_roster_spec spec = {.groups = 1,
+                           .rows = 3,
+                           .tokens = 16,
+                           .page_tokens = 16,
+                           .pages = 40,
+                           .row_pages = 12,
+                           .share = true};
     oc_sequence *x[3];
     world w;
     (void)state;
     world_open(&w, spec);
     for (int i = 0; i < 3; i++)
-        x[i] = oc_schedule_admit(w.s, calloc(MOST, 4), 100, 110, NULL);
+        x[i] = oc_roster_admit(w.s, calloc(MOST, 4), 100, 110, NULL);
     assert_int_equal(pass(&w), 16);
     free(x[0]->ids);
-    oc_schedule_remove(w.s, x[0]);
-    while (oc_schedule_count(w.s)) {
+    oc_roster_remove(w.s, x[0]);
+    while (oc_roster_count(w.s)) {
         assert_true(pass(&w) > 0);
         (void)answer(&w, false);
     }
@@ -208,19 +208,19 @@ static void who_waits_for_a_page_fills_it_when_its_owner_goes(void **state) {
 }
 
 static void nobody_is_let_in_that_memory_could_fail(void **state) {
-    oc_schedule_spec spec = {
+    oc_roster_spec spec = {
         .groups = 1, .rows = 8, .tokens = 8, .page_tokens = 16, .pages = 8, .row_pages = 5};
     int32_t *a = calloc(MOST, 4), *b = calloc(MOST, 4);
     world w;
     (void)state;
     world_open(&w, spec);
-    assert_true(oc_schedule_holds(&spec, 81));
-    assert_false(oc_schedule_holds(&spec, 82));
-    assert_non_null(oc_schedule_admit(w.s, a, 10, 81, NULL));
-    assert_null(oc_schedule_admit(w.s, b, 10, 50, NULL));
-    assert_non_null(oc_schedule_admit(w.s, b, 10, 49, NULL));
-    assert_int_equal(oc_schedule_pages(w.s), 8);
-    while (oc_schedule_count(w.s)) {
+    assert_true(oc_roster_holds(&spec, 81));
+    assert_false(oc_roster_holds(&spec, 82));
+    assert_non_null(oc_roster_admit(w.s, a, 10, 81, NULL));
+    assert_null(oc_roster_admit(w.s, b, 10, 50, NULL));
+    assert_non_null(oc_roster_admit(w.s, b, 10, 49, NULL));
+    assert_int_equal(oc_roster_pages(w.s), 8);
+    while (oc_roster_count(w.s)) {
         assert_true(pass(&w) > 0);
         (void)answer(&w, false);
     }
@@ -229,20 +229,20 @@ static void nobody_is_let_in_that_memory_could_fail(void **state) {
 
 /* Sixteen tokens a pass, three answered: thirteen are left for the prompt that waits. */
 static void prompts_fill_what_answers_leave(void **state) {
-    oc_schedule_spec spec = {
+    oc_roster_spec spec = {
         .groups = 1, .rows = 4, .tokens = 16, .page_tokens = 16, .pages = 40, .row_pages = 12};
     world w;
     (void)state;
     world_open(&w, spec);
     for (int i = 0; i < 3; i++)
-        assert_non_null(oc_schedule_admit(w.s, calloc(MOST, 4), 2, 20, NULL));
+        assert_non_null(oc_roster_admit(w.s, calloc(MOST, 4), 2, 20, NULL));
     assert_int_equal(pass(&w), 6);
     (void)answer(&w, false);
-    assert_non_null(oc_schedule_admit(w.s, calloc(MOST, 4), 20, 30, NULL));
+    assert_non_null(oc_roster_admit(w.s, calloc(MOST, 4), 20, 30, NULL));
     assert_int_equal(pass(&w), 16);
     (void)answer(&w, false);
     assert_int_equal(pass(&w), 3 + 7);
-    while (oc_schedule_count(w.s)) {
+    while (oc_roster_count(w.s)) {
         (void)answer(&w, false);
         (void)pass(&w);
     }

@@ -1,4 +1,4 @@
-/* schedule.h - which tokens the next pass takes: sequences in places, their pages, prompts in
+/* roster.h - which tokens the next pass takes: sequences in places, their pages, prompts in
  * chunks.
  *
  * A pass has a fixed number of groups, and a group of places, of tokens and of pages. A sequence is
@@ -11,8 +11,8 @@
  * does. Pages that nobody uses any more are remembered until their memory is wanted.
  *
  * No logits, no text, no files here: pure bookkeeping, of one thread. */
-#ifndef OC_SCHEDULE_H
-#define OC_SCHEDULE_H
+#ifndef OC_ROSTER_H
+#define OC_ROSTER_H
 
 #include "base/status.h"
 #include "build/cells.h"
@@ -20,14 +20,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct oc_schedule oc_schedule;
+typedef struct oc_roster oc_roster;
 
-typedef struct oc_schedule_spec {
+typedef struct oc_roster_spec {
     int32_t groups, rows, tokens; /* rows and tokens: of a group; tokens >= rows */
     int32_t page_tokens, pages;   /* pages: of a group */
     int32_t row_pages;            /* of a sequence, at most */
     bool share;                   /* pages of common beginnings */
-} oc_schedule_spec;
+} oc_roster_spec;
 
 /* A place. ids is the caller's: the prompt, and room for the answer. */
 typedef struct oc_sequence {
@@ -42,32 +42,31 @@ typedef struct oc_sequence {
 } oc_sequence;
 
 /* What a schedule of this spec allocates. */
-uint64_t oc_schedule_bytes(const oc_schedule_spec *spec);
-OC_NODISCARD oc_status oc_schedule_open(oc_schedule **out, const oc_schedule_spec *spec,
-                                        oc_error *err);
-void oc_schedule_close(oc_schedule *s);
+uint64_t oc_roster_bytes(const oc_roster_spec *spec);
+OC_NODISCARD oc_status oc_roster_open(oc_roster **out, const oc_roster_spec *spec, oc_error *err);
+void oc_roster_close(oc_roster *s);
 
 /* Whether a sequence of so many tokens (answer included) could ever be let in. */
-bool oc_schedule_holds(const oc_schedule_spec *spec, int32_t most);
+bool oc_roster_holds(const oc_roster_spec *spec, int32_t most);
 /* NULL: no place or no pages now. */
-oc_sequence *oc_schedule_admit(oc_schedule *s, int32_t *ids, int32_t n_prompt, int32_t most,
-                               void *user);
+oc_sequence *oc_roster_admit(oc_roster *s, int32_t *ids, int32_t n_prompt, int32_t most,
+                             void *user);
 /* It is over: its place and pages are free. Not while a pass is under way that takes it, but from
- * its oc_schedule_passed() on. */
-void oc_schedule_remove(oc_schedule *s, oc_sequence *x);
+ * its oc_roster_passed() on. */
+void oc_roster_remove(oc_roster *s, oc_sequence *x);
 
 /* Say what the next pass takes, in cells of `groups` pieces (build/cells.h). Returns its tokens; 0:
  * there is nothing to do. */
-int64_t oc_schedule_fill(oc_schedule *s, oc_control_cell *control, int32_t *batch,
-                         uint64_t batch_piece_bytes, void *pages, uint64_t pages_piece_bytes);
+int64_t oc_roster_fill(oc_roster *s, oc_control_cell *control, int32_t *batch,
+                       uint64_t batch_piece_bytes, void *pages, uint64_t pages_piece_bytes);
 /* The pass is done: what it took is in pages. Then, of sequences with a sample >= 0, the caller
  * appends the next token to ids (n_ids++), or removes them. */
-void oc_schedule_passed(oc_schedule *s);
+void oc_roster_passed(oc_roster *s);
 
 /* Sequence k of those that have a place, in order of places; NULL: no more. */
-oc_sequence *oc_schedule_at(oc_schedule *s, int32_t k);
-int32_t oc_schedule_count(const oc_schedule *s);
+oc_sequence *oc_roster_at(oc_roster *s, int32_t k);
+int32_t oc_roster_count(const oc_roster *s);
 /* Pages in use, of all. */
-int32_t oc_schedule_pages(const oc_schedule *s);
+int32_t oc_roster_pages(const oc_roster *s);
 
 #endif

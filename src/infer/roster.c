@@ -1,5 +1,5 @@
-/* schedule.c - see schedule.h. */
-#include "infer/schedule.h"
+/* roster.c - see roster.h. */
+#include "infer/roster.h"
 
 #include "base/heap.h"
 
@@ -23,8 +23,8 @@ typedef struct group {
     int32_t oldest, newest, n_free;
 } group;
 
-struct oc_schedule {
-    oc_schedule_spec spec;
+struct oc_roster {
+    oc_roster_spec spec;
     group *groups;
     oc_sequence *places; /* [groups][rows]; ids NULL: free */
     int32_t *tables;     /* [groups][rows][row_pages] */
@@ -35,11 +35,11 @@ struct oc_schedule {
 
 /* ---- life ---- */
 
-static size_t places_of(const oc_schedule_spec *p) { return (size_t)p->groups * (size_t)p->rows; }
+static size_t places_of(const oc_roster_spec *p) { return (size_t)p->groups * (size_t)p->rows; }
 
-uint64_t oc_schedule_bytes(const oc_schedule_spec *p) {
+uint64_t oc_roster_bytes(const oc_roster_spec *p) {
     uint64_t places = places_of(p), pages = (uint64_t)p->pages;
-    return oc_heap_bytes(sizeof(oc_schedule)) + oc_heap_bytes((uint64_t)p->groups * sizeof(group)) +
+    return oc_heap_bytes(sizeof(oc_roster)) + oc_heap_bytes((uint64_t)p->groups * sizeof(group)) +
            oc_heap_bytes(places * sizeof(oc_sequence)) +
            oc_heap_bytes(places * (uint64_t)p->row_pages * sizeof(int32_t)) +
            oc_heap_bytes(places * sizeof(uint64_t)) +
@@ -75,8 +75,8 @@ static bool open_group(group *g, int32_t pages, int32_t page_tokens) {
     return g->pages && g->ids;
 }
 
-static bool open_all(oc_schedule *s) {
-    const oc_schedule_spec *p = &s->spec;
+static bool open_all(oc_roster *s) {
+    const oc_roster_spec *p = &s->spec;
     size_t n = places_of(p);
     s->groups = calloc((size_t)p->groups, sizeof *s->groups);
     s->places = calloc(n, sizeof *s->places);
@@ -88,18 +88,18 @@ static bool open_all(oc_schedule *s) {
     return ok;
 }
 
-oc_status oc_schedule_open(oc_schedule **out, const oc_schedule_spec *spec, oc_error *err) {
-    oc_schedule *s = calloc(1, sizeof *s);
+oc_status oc_roster_open(oc_roster **out, const oc_roster_spec *spec, oc_error *err) {
+    oc_roster *s = calloc(1, sizeof *s);
     if (s) s->spec = *spec;
     if (!s || !open_all(s)) {
-        oc_schedule_close(s);
-        return oc_fail(err, OC_E_MEMORY, "no memory for the schedule of passes");
+        oc_roster_close(s);
+        return oc_fail(err, OC_E_MEMORY, "no memory for the roster of passes");
     }
     *out = s;
     return OC_OK;
 }
 
-void oc_schedule_close(oc_schedule *s) {
+void oc_roster_close(oc_roster *s) {
     if (!s) return;
     for (int32_t g = 0; s->groups && g < s->spec.groups; g++) {
         free(s->groups[g].pages);
@@ -114,16 +114,16 @@ void oc_schedule_close(oc_schedule *s) {
 
 /* ---- pages ---- */
 
-static int32_t pages_for(const oc_schedule_spec *p, int32_t tokens) {
+static int32_t pages_for(const oc_roster_spec *p, int32_t tokens) {
     return (tokens + p->page_tokens - 1) / p->page_tokens;
 }
 
 /* The last token needs no page: nothing comes after it. */
-static int32_t pages_of(const oc_schedule_spec *p, int32_t most) {
+static int32_t pages_of(const oc_roster_spec *p, int32_t most) {
     return pages_for(p, most > 1 ? most - 1 : 1);
 }
 
-bool oc_schedule_holds(const oc_schedule_spec *p, int32_t most) {
+bool oc_roster_holds(const oc_roster_spec *p, int32_t most) {
     int32_t n = pages_of(p, most);
     return n <= p->row_pages && n <= p->pages;
 }
@@ -138,7 +138,7 @@ static uint64_t key_of(uint64_t before, const int32_t *ids, int32_t n) {
     return h | 1;
 }
 
-static int32_t find(const oc_schedule *s, const group *g, uint64_t key, const int32_t *ids) {
+static int32_t find(const oc_roster *s, const group *g, uint64_t key, const int32_t *ids) {
     size_t n = (size_t)s->spec.page_tokens;
     for (int32_t i = 0; i < s->spec.pages; i++)
         if (g->pages[i].key == key && memcmp(g->ids + (size_t)i * n, ids, n * sizeof *ids) == 0)
@@ -146,15 +146,15 @@ static int32_t find(const oc_schedule *s, const group *g, uint64_t key, const in
     return NO_PAGE;
 }
 
-static int32_t *table_of(oc_schedule *s, const oc_sequence *x) {
+static int32_t *table_of(oc_roster *s, const oc_sequence *x) {
     size_t at = (size_t)x->group * (size_t)s->spec.rows + (size_t)x->place;
     return s->tables + at * (size_t)s->spec.row_pages;
 }
 
 /* Whole pages of the prompt that are known, from its first on; one token at least is left to
  * compute. */
-static int32_t find_shared(const oc_schedule *s, const group *g, const int32_t *ids,
-                           int32_t n_prompt, int32_t *out, int32_t room) {
+static int32_t find_shared(const oc_roster *s, const group *g, const int32_t *ids, int32_t n_prompt,
+                           int32_t *out, int32_t room) {
     int32_t size = s->spec.page_tokens, n = 0;
     uint64_t key = 0;
     for (; s->spec.share && n < room && (n + 1) * size < n_prompt; n++) {
@@ -184,7 +184,7 @@ static int32_t new_page(group *g) {
 }
 
 /* New pages of whole prompt pages are known from now on: others that begin alike wait for them. */
-static void name_pages(oc_schedule *s, group *g, const oc_sequence *x, int32_t from) {
+static void name_pages(oc_roster *s, group *g, const oc_sequence *x, int32_t from) {
     int32_t size = s->spec.page_tokens, *table = table_of(s, x);
     uint64_t key = from > 0 ? g->pages[table[from - 1]].key : 0;
     for (int32_t n = from; s->spec.share && (n + 1) * size <= x->n_prompt; n++) {
@@ -198,7 +198,7 @@ static void name_pages(oc_schedule *s, group *g, const oc_sequence *x, int32_t f
 
 /* ---- coming and going ---- */
 
-static oc_sequence *free_place(oc_schedule *s, int32_t g) {
+static oc_sequence *free_place(oc_roster *s, int32_t g) {
     oc_sequence *x = s->places + (size_t)g * (size_t)s->spec.rows;
     for (int32_t i = 0; i < s->spec.rows; i++)
         if (!x[i].ids) {
@@ -210,7 +210,7 @@ static oc_sequence *free_place(oc_schedule *s, int32_t g) {
 
 /* Free pages that it would take in a group, of which some are known already; INT32_MAX: no place.
  */
-static int32_t cost(oc_schedule *s, int32_t g, const int32_t *ids, int32_t n_prompt, int32_t pages,
+static int32_t cost(oc_roster *s, int32_t g, const int32_t *ids, int32_t n_prompt, int32_t pages,
                     int32_t *found, int32_t *n_found) {
     group *x = &s->groups[g];
     oc_sequence *place = free_place(s, g);
@@ -223,7 +223,7 @@ static int32_t cost(oc_schedule *s, int32_t g, const int32_t *ids, int32_t n_pro
     return taken;
 }
 
-static oc_sequence *let_in(oc_schedule *s, int32_t g, int32_t pages, int32_t n_shared) {
+static oc_sequence *let_in(oc_roster *s, int32_t g, int32_t pages, int32_t n_shared) {
     oc_sequence *x = free_place(s, g);
     int32_t *table = table_of(s, x);
     for (int32_t i = 0; i < n_shared; i++)
@@ -235,8 +235,8 @@ static oc_sequence *let_in(oc_schedule *s, int32_t g, int32_t pages, int32_t n_s
     return x;
 }
 
-oc_sequence *oc_schedule_admit(oc_schedule *s, int32_t *ids, int32_t n_prompt, int32_t most,
-                               void *user) {
+oc_sequence *oc_roster_admit(oc_roster *s, int32_t *ids, int32_t n_prompt, int32_t most,
+                             void *user) {
     int32_t pages = pages_of(&s->spec, most), best = -1, least = INT32_MAX;
     for (int32_t g = 0; g < s->spec.groups; g++) {
         oc_sequence *place = free_place(s, g);
@@ -261,7 +261,7 @@ oc_sequence *oc_schedule_admit(oc_schedule *s, int32_t *ids, int32_t n_prompt, i
 }
 
 /* A page that nobody fills any more, though others wait for it: the oldest of them does. */
-static void hand_on(oc_schedule *s, int32_t g, int32_t i, int32_t at) {
+static void hand_on(oc_roster *s, int32_t g, int32_t i, int32_t at) {
     oc_sequence *best = NULL, *x = s->places + (size_t)g * (size_t)s->spec.rows;
     uint64_t *ages = s->ages + (size_t)g * (size_t)s->spec.rows;
     for (int32_t k = 0; k < s->spec.rows; k++) {
@@ -272,7 +272,7 @@ static void hand_on(oc_schedule *s, int32_t g, int32_t i, int32_t at) {
     if (best) best->done = best->shared = at * s->spec.page_tokens;
 }
 
-void oc_schedule_remove(oc_schedule *s, oc_sequence *x) {
+void oc_roster_remove(oc_roster *s, oc_sequence *x) {
     int32_t pages = pages_of(&s->spec, x->most), *table = table_of(s, x);
     int32_t own = x->shared / s->spec.page_tokens;
     group *g = &s->groups[x->group];
@@ -289,7 +289,7 @@ void oc_schedule_remove(oc_schedule *s, oc_sequence *x) {
 
 /* A group's cells, being filled. */
 typedef struct filling {
-    oc_schedule *s;
+    oc_roster *s;
     int32_t group;
     int32_t *tokens, *positions;
     oc_pages_cell *counts;
@@ -297,8 +297,8 @@ typedef struct filling {
     int32_t *samples, *table;
 } filling;
 
-static filling filling_of(oc_schedule *s, int32_t g, int32_t *batch, void *pages) {
-    const oc_schedule_spec *p = &s->spec;
+static filling filling_of(oc_roster *s, int32_t g, int32_t *batch, void *pages) {
+    const oc_roster_spec *p = &s->spec;
     filling f = {.s = s, .group = g, .counts = pages, .rows = oc_pages_rows(pages)};
     f.tokens = batch + OC_BATCH_TOKENS * p->tokens;
     f.positions = batch + OC_BATCH_POSITIONS * p->tokens;
@@ -310,7 +310,7 @@ static filling filling_of(oc_schedule *s, int32_t g, int32_t *batch, void *pages
 
 static void take(filling *f, oc_sequence *x, int32_t n) {
     oc_pages_cell *c = f->counts;
-    const oc_schedule_spec *p = &f->s->spec;
+    const oc_roster_spec *p = &f->s->spec;
     int32_t *table = f->table + (size_t)c->rows * (size_t)p->row_pages;
     memcpy(f->tokens + c->tokens, x->ids + x->done, (size_t)n * sizeof *x->ids);
     for (int32_t i = 0; i < n; i++)
@@ -331,7 +331,7 @@ static bool answers(const oc_sequence *x) {
 /* Of those whose prompt is not done: the one let in first that the pass does not take yet. Whoever
  * fills a page comes before those that share it, so that it is full when they read it, in the same
  * pass or a later one (a pass puts all its keys and values in their pages before it reads any). */
-static oc_sequence *oldest_prompt(oc_schedule *s, int32_t g) {
+static oc_sequence *oldest_prompt(oc_roster *s, int32_t g) {
     oc_sequence *best = NULL, *x = s->places + (size_t)g * (size_t)s->spec.rows;
     uint64_t *ages = s->ages + (size_t)g * (size_t)s->spec.rows, least = UINT64_MAX;
     for (int32_t i = 0; i < s->spec.rows; i++) {
@@ -343,7 +343,7 @@ static oc_sequence *oldest_prompt(oc_schedule *s, int32_t g) {
 }
 
 static void fill_group(filling *f) {
-    oc_schedule *s = f->s;
+    oc_roster *s = f->s;
     oc_sequence *x = s->places + (size_t)f->group * (size_t)s->spec.rows;
     for (int32_t i = 0; i < s->spec.rows; i++) {
         x[i].taken = 0;
@@ -358,8 +358,8 @@ static void fill_group(filling *f) {
     }
 }
 
-int64_t oc_schedule_fill(oc_schedule *s, oc_control_cell *control, int32_t *batch,
-                         uint64_t batch_piece_bytes, void *pages, uint64_t pages_piece_bytes) {
+int64_t oc_roster_fill(oc_roster *s, oc_control_cell *control, int32_t *batch,
+                       uint64_t batch_piece_bytes, void *pages, uint64_t pages_piece_bytes) {
     int32_t n = s->spec.groups;
     int64_t all = 0;
     control->step++;
@@ -377,14 +377,14 @@ int64_t oc_schedule_fill(oc_schedule *s, oc_control_cell *control, int32_t *batc
 }
 
 /* Pages that are full now may be shared. */
-static void mark_filled(oc_schedule *s, const oc_sequence *x, int32_t was) {
+static void mark_filled(oc_roster *s, const oc_sequence *x, int32_t was) {
     const int32_t *table = table_of(s, x);
     int32_t size = s->spec.page_tokens;
     for (int32_t i = was / size; (i + 1) * size <= x->done; i++)
         s->groups[x->group].pages[table[i]].filled = true;
 }
 
-void oc_schedule_passed(oc_schedule *s) {
+void oc_roster_passed(oc_roster *s) {
     for (size_t i = 0; i < places_of(&s->spec); i++) {
         oc_sequence *x = &s->places[i];
         if (!x->ids || !x->taken) continue;
@@ -397,15 +397,15 @@ void oc_schedule_passed(oc_schedule *s) {
 
 /* ---- questions ---- */
 
-oc_sequence *oc_schedule_at(oc_schedule *s, int32_t k) {
+oc_sequence *oc_roster_at(oc_roster *s, int32_t k) {
     for (size_t i = 0; i < places_of(&s->spec); i++)
         if (s->places[i].ids && k-- == 0) return &s->places[i];
     return NULL;
 }
 
-int32_t oc_schedule_count(const oc_schedule *s) { return s->count; }
+int32_t oc_roster_count(const oc_roster *s) { return s->count; }
 
-int32_t oc_schedule_pages(const oc_schedule *s) {
+int32_t oc_roster_pages(const oc_roster *s) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->spec.groups; g++)
         n += s->spec.pages - s->groups[g].n_free;
