@@ -310,9 +310,9 @@ static void a_seed_gives_the_same_tokens_everywhere(void **state) {
     oc_sampler *s = open_sampler(1000);
     (void)state;
     fill_row(y, 1000, 1);
-    assert_true(oc_weights_largest(y, 1000, &largest));
-    oc_weights_fill(y, 1000, largest, e);
-    double sum = oc_weights_sum(e, 1000, sums), log_sum = oc_weights_log(sum);
+    assert_true(oc_draw_weights_largest(y, 1000, &largest));
+    oc_draw_weights_fill(y, 1000, largest, e);
+    double sum = oc_draw_weights_sum(e, 1000, sums), log_sum = oc_draw_weights_log(sum);
     uint64_t h = hash(hash(hash(0xcbf29ce484222325u, e, sizeof e), &sum, 8), &log_sum, 8);
     assert_true(h == 0x59f305914747fa39u);
     how.temperature = 0.8;
@@ -555,7 +555,8 @@ static void every_element_counts_once(void **state) {
             assert_true(oc_draw_weights_largest(y, n, &largest) && largest == 2);
             assert_int_equal(oc_draw_weights_find(y, n, 2), at);
             oc_draw_weights_fill(y, n, 2, e);
-            assert_true(fabs(oc_draw_weights_sum(e, n, sums) - (1 + (double)(n - 1) * exp(-3))) < 1e-11);
+            assert_true(fabs(oc_draw_weights_sum(e, n, sums) - (1 + (double)(n - 1) * exp(-3))) <
+                        1e-11);
             y[at] = NAN;
             assert_false(oc_draw_weights_largest(y, n, &largest));
         }
