@@ -163,6 +163,7 @@ static void a_sequence_does_not_depend_on_its_company(void **state) {
         }
         /* all but the last token as a prompt: one fresh forward */
         for (int32_t i = 0; i < n; i++) {
+            free(y[i].logits);
             y[i] = x[i];
             y[i].logits = NULL;
             y[i].n_prompt = x[i].n_ids - 1;

@@ -292,6 +292,37 @@ static void another_seed_draws_others(void **state) {
     oc_sampler_close(s);
 }
 
+static uint64_t hash(uint64_t h, const void *data, size_t n) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 0x100000001b3u;
+    return h;
+}
+
+/* Written down once: whatever processor and compiler, to the bit. */
+static void a_seed_gives_the_same_tokens_everywhere(void **state) {
+    static float y[1000];
+    static double e[1000], sums[4];
+    static const int32_t want[12] = {358, 931, 592, 934, 913, 592, 673, 991, 614, 559, 413, 743};
+    float largest;
+    oc_sampling how = oc_sampling_greedy();
+    oc_sample_row row = {.row = 3};
+    oc_sampler *s = open_sampler(1000);
+    (void)state;
+    fill_row(y, 1000, 1);
+    assert_true(oc_draw_weights_largest(y, 1000, &largest));
+    oc_draw_weights_fill(y, 1000, largest, e);
+    double sum = oc_draw_weights_sum(e, 1000, sums), log_sum = oc_draw_weights_log(sum);
+    uint64_t h = hash(hash(hash(0xcbf29ce484222325u, e, sizeof e), &sum, 8), &log_sum, 8);
+    assert_true(h == 0x59f305914747fa39u);
+    how.temperature = 0.8;
+    how.top_p = 0.9;
+    how.seed = 0x123456789abcdefu;
+    for (int i = 0; i < 12; i++)
+        assert_int_equal(sample(s, &how, &row, y, false).id, want[i]);
+    oc_sampler_close(s);
+}
+
 /* --- Log-probabilities */
 
 static void the_most_probable_have_log_softmax(void **state) {
@@ -524,7 +555,8 @@ static void every_element_counts_once(void **state) {
             assert_true(oc_draw_weights_largest(y, n, &largest) && largest == 2);
             assert_int_equal(oc_draw_weights_find(y, n, 2), at);
             oc_draw_weights_fill(y, n, 2, e);
-            assert_true(fabs(oc_draw_weights_sum(e, n, sums) - (1 + (double)(n - 1) * exp(-3))) < 1e-11);
+            assert_true(fabs(oc_draw_weights_sum(e, n, sums) - (1 + (double)(n - 1) * exp(-3))) <
+                        1e-11);
             y[at] = NAN;
             assert_false(oc_draw_weights_largest(y, n, &largest));
         }
@@ -562,6 +594,7 @@ int main(void) {
         cmocka_unit_test(draws_follow_the_probabilities),
         cmocka_unit_test(draws_of_one_token_less_or_more_do_not),
         cmocka_unit_test(a_rows_tokens_are_its_own),
+        cmocka_unit_test(a_seed_gives_the_same_tokens_everywhere),
         cmocka_unit_test(another_seed_draws_others),
         cmocka_unit_test(the_most_probable_have_log_softmax),
         cmocka_unit_test(a_tokens_log_probability_is_the_models_own),

@@ -8,7 +8,7 @@ typedef float f4 __attribute__((vector_size(16)));
 typedef int32_t i4 __attribute__((vector_size(16)));
 typedef float f2 __attribute__((vector_size(8)));
 typedef double d2 __attribute__((vector_size(16)));
-typedef int64_t l2 __attribute__((vector_size(16)));
+typedef uint64_t u2 __attribute__((vector_size(16)));
 
 static f4 load4(const float *p) {
     f4 v;
@@ -17,7 +17,7 @@ static f4 load4(const float *p) {
 }
 
 static bool any(i4 mask) {
-    l2 m = (l2)mask;
+    u2 m = (u2)mask;
     return (m[0] | m[1]) != 0;
 }
 
@@ -73,8 +73,8 @@ static d2 exp2lanes(d2 x) {
     d2 mid = (1.0 / 24 + r * (1.0 / 120)) + s * (1.0 / 720 + r * (1.0 / 5040));
     d2 high = (1.0 / 40320 + r * (1.0 / 362880)) + s * (1.0 / 3628800 + r * (1.0 / 39916800));
     d2 p = low + q * (mid + q * high);
-    l2 bits = (l2)p + ((l2)t << 52);
-    return (d2)(bits & (x >= -700.0));
+    u2 bits = (u2)p + ((u2)t << 52);
+    return (d2)(bits & (u2)(x >= -700.0));
 }
 
 static void fill8(const float *y, double largest, double *e) {
@@ -188,7 +188,8 @@ static void replace_least(float *heap, size_t n, float v) {
 /* The largest k so far in a heap; few values get past its least. */
 static float kth_of_few(const float *y, size_t n, size_t k, float *heap) {
     size_t i = 0;
-    for (size_t j = 0; j < k; j++)
+    heap[0] = -INFINITY;
+    for (size_t j = 1; j < k; j++)
         heap[j] = -INFINITY;
     while (i < n) {
         const f4 least = {heap[0], heap[0], heap[0], heap[0]};
