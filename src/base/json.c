@@ -6,9 +6,44 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- memory ----
+ *
+ * The library takes what it has no memory for as the end of the text, or leaves a member out. So its
+ * allocator is watched: a document for which there was not enough is no document. */
+
+static struct {
+    pthread_once_t once;
+    json_malloc_t malloc;
+    json_free_t free;
+} allocator = {.once = PTHREAD_ONCE_INIT};
+static _Thread_local bool starved; /* since the document at hand was begun */
+
+static void *watched_malloc(size_t n) {
+    void *p = allocator.malloc(n);
+    if (!p) starved = true;
+    return p;
+}
+
+static void watched_free(void *p) { allocator.free(p); }
+
+static void watch_allocator(void) {
+    json_get_alloc_funcs(&allocator.malloc, &allocator.free);
+    json_set_alloc_funcs(watched_malloc, watched_free);
+}
+
+static void begin_document(void) {
+    (void)pthread_once(&allocator.once, watch_allocator);
+    starved = false;
+}
+
+static oc_status no_memory(const char *file, oc_error *err) {
+    return oc_fail(err, OC_E_MEMORY, "%s: no memory to read this JSON", file);
+}
 
 const char *oc_json_type_name(const json_t *value) {
     if (!value) return "nothing";
@@ -41,8 +76,7 @@ static size_t flags(oc_json_text text) {
 
 static oc_status parse_failure(const json_error_t *e, const char *file, uint64_t first_line,
                                oc_error *err) {
-    if (json_error_code(e) == json_error_out_of_memory)
-        return oc_fail(err, OC_E_MEMORY, "%s: no memory to read this JSON", file);
+    if (starved || json_error_code(e) == json_error_out_of_memory) return no_memory(file, err);
     uint64_t line = first_line - 1 + (uint64_t)(e->line > 0 ? e->line : 1);
     return oc_fail(err, OC_E_FORMAT, "%s:%" PRIu64 ":%d: not valid JSON: %s", file, line,
                    e->column > 0 ? e->column : 1, e->text);
@@ -51,8 +85,12 @@ static oc_status parse_failure(const json_error_t *e, const char *file, uint64_t
 oc_status oc_json_parse(json_t **out, const char *bytes, size_t n, const char *file, uint64_t line,
                         oc_json_text text, oc_error *err) {
     json_error_t e;
+    begin_document();
     *out = json_loadb(bytes, n, flags(text), &e);
-    return *out ? OC_OK : parse_failure(&e, file, line, err);
+    if (*out && !starved) return OC_OK;
+    json_decref(*out);
+    *out = NULL;
+    return parse_failure(&e, file, line, err);
 }
 
 /* jansson's callback cannot tell a read error from the end of the file in a way that keeps errno,
@@ -83,13 +121,17 @@ oc_status oc_json_load(json_t **out, const char *file, oc_json_text text, oc_err
         return st;
     }
     json_error_t e;
+    begin_document();
     json_t *root = json_load_callback(read_some, &s, flags(text), &e);
     fclose(s.f);
     if (s.errno_value) {
         json_decref(root);
         return oc_fail_errno(err, OC_E_IO, s.errno_value, "%s: cannot be read", file);
     }
-    if (!root) return parse_failure(&e, file, 1, err);
+    if (!root || starved) {
+        json_decref(root);
+        return parse_failure(&e, file, 1, err);
+    }
     *out = root;
     return OC_OK;
 }
