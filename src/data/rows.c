@@ -310,7 +310,8 @@ static oc_status look_at(oc_lines *in, oc_file_kind kind, const char *path, bool
     oc_lines_limit(in, FIRST_BYTES);
     oc_status s = kind == OC_FILE_JSONL ? OC_OK : oc_lines_is_array(in, &array, NULL);
     if (s == OC_OK) s = first_row(in, array, &text, &n, &more);
-    if (s == OC_E_MEMORY) return no_memory(path, err);
+    bool beyond = in->end - in->begin > FIRST_BYTES; /* the limit speaks of memory, too */
+    if (s == OC_E_MEMORY && !beyond) return no_memory(path, err);
     if (s == OC_OK && more) return is_text(text, n, path, needs, err);
     *needs = is_long_text(in);
     return OC_OK;
