@@ -412,7 +412,7 @@ struct oc_tokenizer {
 OC_NODISCARD oc_status oc_tk_json_read(oc_tokenizer *t, const char *json, size_t n,
                                        const char *origin, oc_error *err);
 /* Whether the text is a tokenizer.json that oc_tokenizer_save() wrote. */
-bool oc_tk_json_is_bytes(const char *json, size_t n);
+OC_NODISCARD oc_status oc_tk_json_is_bytes(const char *json, size_t n, bool *same, oc_error *err);
 
 OC_NODISCARD oc_status oc_tokens_reserve(oc_tokens *t, size_t n);
 /* The byte tokenizer: fills *t, which is zero but for its config; texts of ids below

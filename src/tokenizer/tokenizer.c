@@ -40,7 +40,9 @@ static oc_status parse(oc_tokenizer *t, const char *json, size_t n, const oc_tk_
     OC_TRY(oc_tk_config_read(c, beside, origin, err));
     t->origin = strdup(origin);
     if (t->origin == NULL) return oc_fail(err, OC_E_MEMORY, "%s: no memory to read it", origin);
-    if (oc_tk_json_is_bytes(json, n)) {
+    bool bytes;
+    OC_TRY(oc_tk_json_is_bytes(json, n, &bytes, err));
+    if (bytes) {
         oc_tk_bytes_init(t);
         return OC_OK;
     }

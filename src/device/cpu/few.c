@@ -21,14 +21,14 @@ const oc_few_kernels *oc_few_best(const oc_few_kernels *of_isa) {
 }
 
 static int64_t most_rows(const oc_few_kernels *k, const oc_gemm *g) {
-    if (g->a.dtype != g->b.dtype || g->b.dtype == OC_F32) return k->most_f32;
+    if (g->b.dtype == OC_F32) return k->most_f32;
     return g->b.dtype == OC_BF16 ? k->most_bf16 : k->most_f16;
 }
 
 bool oc_few_takes(const oc_few_kernels *k, const oc_gemm *g) {
     bool asked =
         g->kernel == OC_GEMM_FEW || (g->kernel == OC_GEMM_AUTO && g->c.rows <= most_rows(k, g));
-    return asked && g->trans_b && !g->trans_a && !g->accumulate;
+    return asked && g->a.dtype == g->b.dtype && g->trans_b && !g->trans_a && !g->accumulate;
 }
 
 void oc_few_run(const oc_few_kernels *k, oc_pool *pool, const oc_gemm *g) {
