@@ -63,6 +63,41 @@ static void json_rows_tell_why_they_ended_and_what_they_used(void **state) {
     assert_non_null(strstr(r->out, "\"finish_reason\":\"stop\""));
 }
 
+/* Every id but that of A ends an answer: so far as it may not end, it is As. */
+static void end_at_all_but_a(void) {
+    enum { BYTES = 8192 };
+    char *text = malloc(BYTES);
+    assert_non_null(text);
+    int n = snprintf(text, BYTES, "{\"eos_token_id\": [0");
+    for (int i = 1; i < 300; i++)
+        if (i != 3 + 'A') n += snprintf(text + n, BYTES - (size_t)n, ", %d", i);
+    snprintf(text + n, BYTES - (size_t)n, "]}");
+    cli_text("g/generation_config.json", text);
+    free(text);
+}
+
+static void an_answer_is_no_shorter_than_was_asked(void **state) {
+    (void)state;
+    make_model();
+    end_at_all_but_a();
+#define ENDED "generate --model g --dtype fp32 --quiet --max-new-tokens 9 "
+    cli_result *r = cli_run(ENDED "--json --prompt hello");
+    assert_non_null(strstr(r->out, "\"completion_tokens\":1}"));
+    r = cli_run(ENDED "--json --prompt hello --min-new-tokens 5");
+    assert_non_null(strstr(r->out, "\"text\":\"AAAAA\""));
+    assert_non_null(strstr(r->out, "\"finish_reason\":\"stop\""));
+    cli_text("least.jsonl", "{\"prompt\": \"hello\", \"min_tokens\": 3}\n{\"prompt\": \"hello\"}\n"
+                            "{\"prompt\": \"hello\", \"min_new_tokens\": 10}\n");
+    cli_expect(ENDED "--input least.jsonl --output least.out --min-new-tokens 2", 1, "");
+    char *out = malloc(CLI_TEXT_BYTES);
+    cli_read("least.out", out);
+    assert_non_null(strstr(out, "\"text\":\"AAA\""));
+    assert_non_null(strstr(out, "\"text\":\"AA\""));
+    assert_non_null(strstr(out, "at least 10 tokens are asked for, and at most 9"));
+    free(out);
+    assert_int_equal(unlink("g/generation_config.json"), 0);
+}
+
 /* The same text in any batch, and another with another seed. */
 static void a_seed_is_a_text(void **state) {
     (void)state;
@@ -331,6 +366,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_prompt_is_text_and_several_are_in_order),
         cmocka_unit_test(json_rows_tell_why_they_ended_and_what_they_used),
+        cmocka_unit_test(an_answer_is_no_shorter_than_was_asked),
         cmocka_unit_test(a_seed_is_a_text),
         cmocka_unit_test(a_prompt_through_the_template_is_a_message),
         cmocka_unit_test(what_cannot_be_is_refused_before_it_starts),

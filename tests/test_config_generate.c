@@ -251,7 +251,7 @@ static void run_json_of_a_generation_reads_back(void **state) {
 
 static void what_has_no_effect_yet_is_refused_by_name(void **state) {
     (void)state;
-    static const char *const lines[] = {"--min-new-tokens 2", "--kv-home host", "--kv-tokens 100"};
+    static const char *const lines[] = {"--kv-home host", "--kv-tokens 100"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char line[128];
         snprintf(line, sizeof line, "--model m --prompt x %s", lines[i]);

@@ -146,17 +146,20 @@ static void without_a_file_it_is_greedy(void **state) {
 static void what_a_model_asks_for_is_followed_and_told(void **state) {
     oc_defaults *d =
         read_text("{\"do_sample\": true, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": 0.95,"
-                  "\"min_p\": 0.1, \"repetition_penalty\": 1.05, \"max_new_tokens\": 2048,"
+                  "\"min_p\": 0.1, \"repetition_penalty\": 1.05, \"max_new_tokens\": 2048, "
+                  "\"min_new_tokens\": 4,"
                   "\"max_length\": 32768, \"eos_token_id\": [1, 2], \"pad_token_id\": 0,"
                   "\"transformers_version\": \"4.51.0\"}");
     (void)state;
     check_sampling(d, 0.6, 20, 0.95, 0.1, 1.05);
     assert_int_equal(d->max_new_tokens, 2048);
+    assert_int_equal(d->sampling.least, 4);
     assert_int_equal(d->max_length, 32768);
     assert_int_equal(d->n_lines, 1);
     assert_string_equal(line(d, 0, false),
                         "do_sample, temperature 0.6, top_k 20, top_p 0.95, min_p 0.1, "
-                        "repetition_penalty 1.05, max_new_tokens 2048, max_length 32768");
+                        "repetition_penalty 1.05, max_new_tokens 2048, min_new_tokens 4, "
+                        "max_length 32768");
     oc_defaults_close(d);
 }
 

@@ -413,6 +413,31 @@ static void suppressed_tokens_never_come(void **state) {
     oc_sampler_close(s);
 }
 
+/* As MinNewTokensLengthLogitsProcessor of transformers: -infinity while fewer are generated. */
+static void an_answer_does_not_end_before_its_least_length(void **state) {
+    const float y[4] = {1, 5, 4, 3};
+    const int32_t ends[] = {1, 2, -1, 9}, ids[] = {0, 1, 0, 3};
+    oc_sampling how = oc_sampling_greedy();
+    oc_sampler *s = open_sampler(4);
+    double p[4];
+    oc_error err;
+    (void)state;
+    how.ends = ends;
+    how.n_ends = 4;
+    how.least = 2;
+    for (int32_t n = 2; n <= 4; n++) {
+        oc_sample_row row = {.ids = ids, .n_ids = n, .n_prompt = 2};
+        how.temperature = 0;
+        assert_int_equal(sample(s, &how, &row, y, false).id, n < 4 ? 3 : 1);
+        how.temperature = 1;
+        assert_int_equal(oc_sample_probabilities(s, &how, &row, y, p, &err), OC_OK);
+        assert_true((p[1] == 0) == (n < 4) && (p[2] == 0) == (n < 4) && p[0] > 0 && p[3] > p[0]);
+    }
+    how.least = -1;
+    assert_int_equal(oc_sampling_check(&how, &err), OC_E_INVALID);
+    oc_sampler_close(s);
+}
+
 /* Where probabilities sum up to top-p but for rounding, no token more or less is kept. */
 static void of_ten_equal_tokens_top_p_keeps_tenths(void **state) {
     const float y[10] = {0};
@@ -600,6 +625,7 @@ int main(void) {
         cmocka_unit_test(a_tokens_log_probability_is_the_models_own),
         cmocka_unit_test(broken_logits_are_an_error),
         cmocka_unit_test(suppressed_tokens_never_come),
+        cmocka_unit_test(an_answer_does_not_end_before_its_least_length),
         cmocka_unit_test(of_ten_equal_tokens_top_p_keeps_tenths),
         cmocka_unit_test(a_temperature_near_zero_takes_the_largest),
         cmocka_unit_test(ids_outside_the_vocabulary_are_an_error),

@@ -90,13 +90,14 @@ static char *key_of(const batch *b) {
     json_t *stops = json_array(), *key;
     for (int32_t i = 0; i < c->gen.n_stops; i++)
         stops = oc_json_append(stops, json_string(c->gen.stops[i]));
-    key = json_pack("{s:s,s:s,s:s,s:f,s:i,s:f,s:f,s:f,s:f,s:f,s:I,s:i,s:b,s:i,s:o}", "model",
+    key = json_pack("{s:s,s:s,s:s,s:f,s:i,s:f,s:f,s:f,s:f,s:f,s:I,s:i,s:i,s:b,s:i,s:o}", "model",
                     c->model_dir, "input", c->input, "dtype", oc_dtype_name(b->s->setup->dtype),
                     "temperature", p->temperature, "top_k", p->top_k, "top_p", p->top_p, "min_p",
                     p->min_p, "repetition_penalty", p->repetition_penalty, "presence_penalty",
                     p->presence_penalty, "frequency_penalty", p->frequency_penalty, "seed",
-                    (json_int_t)p->seed, "max_new_tokens", b->s->asked->answer, "ignore_eos",
-                    c->gen.ignore_eos, "logprobs", c->gen.logprobs, "stop", stops);
+                    (json_int_t)p->seed, "max_new_tokens", b->s->asked->answer, "min_new_tokens",
+                    p->least, "ignore_eos", c->gen.ignore_eos, "logprobs", c->gen.logprobs, "stop",
+                    stops);
     char *text = key ? oc_json_dump(key, JSON_COMPACT) : NULL;
     json_decref(key);
     return text;

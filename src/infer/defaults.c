@@ -37,6 +37,7 @@ static const struct key {
     {"min_p", FOLLOWED, 0},
     {"repetition_penalty", FOLLOWED, 0},
     {"max_new_tokens", FOLLOWED, 0},
+    {"min_new_tokens", FOLLOWED, 0},
     {"max_length", FOLLOWED, 0},
     {"suppress_tokens", FOLLOWED, 0},
     {"eos_token_id", FOLLOWED, 0}, /* stop_ids.c */
@@ -66,7 +67,6 @@ static const struct key {
     {"guidance_scale", REFUSED, 1},
     {"watermarking_config", REFUSED, 0},
     {"min_length", REFUSED, 0},
-    {"min_new_tokens", REFUSED, 0},
     {"max_time", REFUSED, 0},
     {"stop_strings", REFUSED, 0},
     {"bos_token_id", SILENT, 0},
@@ -241,6 +241,7 @@ static oc_status read_followed(reader *r, oc_error *err) {
     OC_TRY(read_number(r, "repetition_penalty", &d->sampling.repetition_penalty, err));
     OC_TRY(read_suppressed(r, err));
     OC_TRY(read_count(r, "max_new_tokens", 1, &d->max_new_tokens, err));
+    OC_TRY(read_count(r, "min_new_tokens", 0, &d->sampling.least, err));
     return read_count(r, "max_length", 1, &d->max_length, err);
 }
 

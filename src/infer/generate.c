@@ -29,6 +29,7 @@ static oc_sampling sampling_of(const oc_config *c, const oc_defaults *d) {
         s.repetition_penalty = g->repetition_penalty;
     s.presence_penalty = g->presence_penalty;
     s.frequency_penalty = g->frequency_penalty;
+    if (oc_config_origin(c, "min-new-tokens") != OC_FROM_DEFAULT) s.least = g->min_new_tokens;
     s.seed = c->seed;
     return s;
 }

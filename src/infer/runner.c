@@ -437,6 +437,8 @@ void oc_runner_close(oc_runner *r) {
 /* ---- the owner's side ---- */
 
 void oc_runner_queue(oc_runner *r, oc_job *j) {
+    j->sampling.ends = r->spec.eos;
+    j->sampling.n_ends = j->ignore_eos ? 0 : r->spec.n_eos;
     pthread_mutex_lock(&r->lock);
     put(&r->waiting, j);
     pthread_mutex_unlock(&r->lock);

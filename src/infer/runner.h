@@ -27,9 +27,9 @@ typedef struct oc_job {
     /* asked for */
     int32_t *ids; /* [most]: the prompt, then the answer */
     int32_t n_prompt, n_ids, most;
-    oc_sampling sampling;
-    uint64_t row;       /* picks the stream of random numbers */
-    char *const *stops; /* borrowed */
+    oc_sampling sampling; /* its ends are the runner's */
+    uint64_t row;         /* picks the stream of random numbers */
+    char *const *stops;   /* borrowed */
     int32_t n_stops;
     int32_t logprobs; /* -1: none; else alternatives a token */
     bool ignore_eos;

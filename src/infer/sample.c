@@ -67,6 +67,8 @@ oc_status oc_sampling_check(const oc_sampling *s, oc_error *err) {
     if (s->top_k < 0)
         return oc_fail(err, OC_E_INVALID, "top_k %d: it must be above 0, or 0 for all tokens",
                        (int)s->top_k);
+    if (s->least < 0)
+        return oc_fail(err, OC_E_INVALID, "min_tokens %d: it must be 0 or more", (int)s->least);
     OC_TRY(within("top_p", s->top_p, 0, 1, err));
     OC_TRY(within("min_p", s->min_p, 0, 1, err));
     if (!(s->repetition_penalty > 0) || !isfinite(s->repetition_penalty))
@@ -107,10 +109,14 @@ static void penalize_presence(oc_sampler *s, const oc_sampling *how, const oc_sa
     }
 }
 
-static void suppress(oc_sampler *s, const oc_sampling *how) {
-    for (int32_t i = 0; i < how->n_suppressed; i++)
-        if (how->suppressed[i] >= 0 && (size_t)how->suppressed[i] < s->vocab)
-            s->y[how->suppressed[i]] = -INFINITY;
+static void suppress(oc_sampler *s, const int32_t *ids, int32_t n) {
+    for (int32_t i = 0; i < n; i++)
+        if (ids[i] >= 0 && (size_t)ids[i] < s->vocab) s->y[ids[i]] = -INFINITY;
+}
+
+/* An end would come too early. */
+static bool too_short(const oc_sampling *how, const oc_sample_row *row) {
+    return how->n_ends > 0 && row->n_ids - row->n_prompt < how->least;
 }
 
 static oc_status change(oc_sampler *s, const oc_sampling *how, const oc_sample_row *row,
@@ -121,13 +127,14 @@ static oc_status change(oc_sampler *s, const oc_sampling *how, const oc_sample_r
     memcpy(s->y, logits, s->vocab * sizeof *s->y);
     if (repetition) penalize_repetition(s, (float)how->repetition_penalty, row);
     if (presence) penalize_presence(s, how, row);
-    suppress(s, how);
+    suppress(s, how->suppressed, how->n_suppressed);
+    if (too_short(how, row)) suppress(s, how->ends, how->n_ends);
     return OC_OK;
 }
 
-static bool changes(const oc_sampling *how) {
+static bool changes(const oc_sampling *how, const oc_sample_row *row) {
     return how->repetition_penalty != 1 || how->presence_penalty != 0 ||
-           how->frequency_penalty != 0 || how->n_suppressed > 0;
+           how->frequency_penalty != 0 || how->n_suppressed > 0 || too_short(how, row);
 }
 
 static oc_status find_largest(const float *y, size_t n, float *out, oc_error *err) {
@@ -267,7 +274,7 @@ static oc_status choose_largest(oc_sampler *s, const oc_sampling *how, const oc_
                                 const float *logits, int32_t *id, oc_error *err) {
     const float *y = logits;
     float largest;
-    if (changes(how)) {
+    if (changes(how, row)) {
         OC_TRY(change(s, how, row, logits, err));
         y = s->y;
     }

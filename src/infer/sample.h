@@ -23,6 +23,9 @@ typedef struct oc_sampling {
     uint64_t seed;
     const int32_t *suppressed; /* ids that never come; others than the vocabulary's are ignored */
     int32_t n_suppressed;
+    const int32_t *ends; /* ids that do not come among the first `least` tokens of an answer; as
+                            suppressed ones */
+    int32_t n_ends, least;
 } oc_sampling;
 
 /* Nothing changed, greedy. */
