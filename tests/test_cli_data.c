@@ -134,6 +134,28 @@ static void a_directory_of_all_kinds_is_read(void **state) {
     assert_string_equal(cli_list("o"), "absent");
 }
 
+/* What `git clone` leaves of large files without git-lfs. */
+static void a_pointer_in_a_file_s_place_is_told(void **state) {
+    (void)state;
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
+                                  "oid sha256:0a\nsize 12\n";
+    make_model("500");
+    mkdir("lfs", 0700);
+    static const char *const files[] = {"lfs/d.txt", "lfs/d.jsonl", "lfs/d.json.gz"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char line[128], words[256];
+        cli_text(files[i], pointer);
+        snprintf(line, sizeof line, "train --init w --output p " SMALL "--data %s", files[i]);
+        snprintf(words, sizeof words,
+                 "%s is a git-lfs pointer, not the file itself; fetch it with: git -C lfs lfs pull",
+                 files[i]);
+        cli_expect(line, 2, words);
+        assert_false(cli_exists("p/config.json"));
+    }
+    cli_text("lfs/tokenizer.json", pointer);
+    cli_expect("tokenize --tokenizer lfs --text x", 2, "lfs/tokenizer.json is a git-lfs pointer");
+}
+
 /* What the template leaves out stops every command that reads rows, until that is what is wanted.
  */
 static void messages_that_are_lost_stop_a_run(void **state) {
@@ -204,6 +226,7 @@ int main(void) {
         cmocka_unit_test(another_tokenizer_takes_its_place),
         cmocka_unit_test(ids_beyond_the_model_are_named),
         cmocka_unit_test(a_directory_of_all_kinds_is_read),
+        cmocka_unit_test(a_pointer_in_a_file_s_place_is_told),
         cmocka_unit_test(messages_that_are_lost_stop_a_run),
         cmocka_unit_test(a_row_beyond_the_budget_is_refused),
         cmocka_unit_test(run_json_knows_nothing_of_tokenize),

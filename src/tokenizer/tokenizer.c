@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/heap.h"
+#include "tensor/foreign.h"
 #include "tokenizer/internal.h"
 
 #include <stdio.h>
@@ -86,8 +87,12 @@ static oc_status locate(files *f, const char *dir, const char *name, oc_error *e
 /* *out stays NULL when there is no such file. */
 static oc_status read_optional(files *f, const char *dir, const char *name, char **out, size_t *n,
                                oc_error *err) {
+    char told[700];
     OC_TRY(locate(f, dir, name, err));
-    return oc_fs_exists(f->path) ? oc_fs_read(out, n, f->path, FILE_MOST, err) : OC_OK;
+    if (!oc_fs_exists(f->path)) return OC_OK;
+    OC_TRY(oc_fs_read(out, n, f->path, FILE_MOST, err));
+    if (!oc_foreign_pointer(f->path, *out, *n, told, sizeof told)) return OC_OK;
+    return oc_fail(err, OC_E_FORMAT, "%s %s", f->path, told);
 }
 
 static oc_status missing(files *f, const char *dir, oc_error *err) {
