@@ -67,7 +67,12 @@ static bool set_dtype(json_t *root, const char *dtype) {
     return done;
 }
 
-/* The config as it was, but for the dtype. */
+/* Nothing but the tensors tells, where it ties a head that is its own. */
+static bool set_tied(json_t *root, const oc_model *m) {
+    return !m->said_tied || json_object_set_new(root, "tie_word_embeddings", json_false()) == 0;
+}
+
+/* The config as it was, but for the dtype and a tie that is none. */
 static oc_status write_config(const oc_setup *setup, const char *dir, oc_error *err) {
     char path[PATH_BYTES];
     const oc_source_file *f = oc_source_config(setup->source);
@@ -75,7 +80,7 @@ static oc_status write_config(const oc_setup *setup, const char *dir, oc_error *
     OC_TRY(join(path, dir, "config.json", err));
     OC_TRY(oc_json_parse(&root, f->data, f->bytes, oc_source_config_path(setup->source), 1,
                          OC_JSON_NO_NUL, err));
-    char *text = set_dtype(root, torch_name(setup->dtype))
+    char *text = set_dtype(root, torch_name(setup->dtype)) && set_tied(root, setup->model)
                      ? oc_json_dump(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER)
                      : NULL;
     json_decref(root);
