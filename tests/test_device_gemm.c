@@ -172,6 +172,22 @@ static void check_gaps(const problem *p) { /* between the rows of c nothing was 
     }
 }
 
+/* c as the kernels for few rows compute it, where they do, is what the others left there. */
+static void check_few(const problem *p, const oc_gemm_kernels *k, oc_pool *pool) {
+    oc_gemm g = p->g;
+    void *tiled = malloc(p->c_bytes + 1);
+    assert_non_null(tiled);
+    memcpy(tiled, g.c.data, p->c_bytes);
+    memcpy(g.c.data, p->c_before, p->c_bytes);
+    g.kernel = OC_GEMM_FEW;
+    oc_gemm_run(k, pool, scratch, &g);
+    if (memcmp(tiled, g.c.data, p->c_bytes) != 0)
+        fail_msg("%s: %ld x %ld x %ld, types %d %d %d: few rows differ from many", oc_gemm_name(k),
+                 (long)p->m, (long)p->n, (long)p->k, (int)g.a.dtype, (int)g.b.dtype,
+                 (int)g.c.dtype);
+    free(tiled);
+}
+
 static void check(int64_t m, int64_t n, int64_t k, const options *o, oc_pool *pool) {
     problem p = problem_new(m, n, k, o);
     expected *e = malloc((size_t)(m * n) * sizeof *e);
@@ -190,6 +206,7 @@ static void check(int64_t m, int64_t n, int64_t k, const options *o, oc_pool *po
                      oc_gemm_name(all_kernels[s]), (long)m, (long)n, (long)k, (int)o->a, (int)o->b,
                      (int)o->c, o->trans_a, o->trans_b, (long)e[x].at, got, e[x].value, e[x].bound);
         }
+        check_few(&p, all_kernels[s], pool);
     }
     free(e);
     problem_free(&p);
@@ -223,6 +240,19 @@ static void products_of_all_dtypes_transposes_and_epilogues_match_double(void **
         }
 }
 
+/* For the kernels of few rows: every number of rows that they have, and whole lines and rests. */
+static void products_of_few_rows_match_double(void **state) {
+    (void)state;
+    oc_pool *pool = pool_of(2);
+    for (int64_t m = 1; m <= 33; m++)
+        for (unsigned v = 0; v < 9; v++) {
+            options o = {.a = v % 3, .b = v / 3, .c = (v + m) % 3, .trans_b = true, .gap = m % 3};
+            o.bias = m % 2;
+            check(m, 29 + 17 * (m % 5), 512 + 17 * (m % 7), &o, m % 4 ? pool : NULL);
+        }
+    oc_pool_close(pool);
+}
+
 static void products_of_many_tiles_and_k_blocks_match_double(void **state) {
     (void)state;
     static const int64_t shape[][3] = {{700, 40, 20},  {20, 1100, 30}, {100, 90, 1030},
@@ -245,6 +275,7 @@ static void products_of_many_tiles_and_k_blocks_match_double(void **state) {
 /* Rows of c as computed with m rows only, by `cores` threads (0: no pool), equal those in `all`. */
 static void check_rows(const oc_gemm_kernels *k, int cores, const problem *all, int64_t m) {
     oc_gemm g = all->g;
+    g.kernel = cores % 2 ? OC_GEMM_FEW : OC_GEMM_TILED;
     g.c.rows = m;
     if (g.trans_a)
         g.a.cols = m;
@@ -350,6 +381,7 @@ static void the_default_is_a_set_this_machine_runs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_all_dtypes_transposes_and_epilogues_match_double),
+        cmocka_unit_test(products_of_few_rows_match_double),
         cmocka_unit_test(products_of_many_tiles_and_k_blocks_match_double),
         cmocka_unit_test(bits_depend_neither_on_threads_nor_on_rows),
         cmocka_unit_test(a_row_that_is_not_finite_spoils_no_other),

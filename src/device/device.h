@@ -39,22 +39,20 @@ static inline oc_mat oc_mat_of(const void *data, oc_dtype dtype, int64_t rows, i
     return m;
 }
 
-/* Which kernel a product runs on. Within one, an element depends on its row of op(a) and its column
- * of op(b) alone; between the two it may differ by rounding. */
+/* Which kernel a product runs on: a matter of time alone, all give the same bits. */
 typedef enum oc_gemm_kernel {
     OC_GEMM_TILED, /* packed panels: for many rows */
     OC_GEMM_FEW,   /* reads b once, as it lies: for few rows, whose time is that of reading b. For
-                      products with trans_b alone, without accumulate */
-    OC_GEMM_AUTO   /* FEW up to OC_GEMM_FEW_ROWS rows (a third of fp32), where it can, else TILED */
+                      products with trans_b alone; others are TILED */
+    OC_GEMM_AUTO   /* FEW up to OC_GEMM_FEW_ROWS rows, else TILED */
 } oc_gemm_kernel;
 
-enum { OC_GEMM_FEW_ROWS = 24 };
+enum { OC_GEMM_FEW_ROWS = 24 }; /* from about where on TILED is the faster, measured */
 
 /* c[M,N] = op(a)[M,K] op(b)[K,N] (+ bias[N]) (+ residual[M,N]) (+ c when accumulate).
  * a and b may differ in dtype. c is fp32 or the compute dtype. bias and residual, when given, have
- * the dtypes below; residual may alias c's data. The K loop is cut at fixed places, so a result
- * element depends only on its row of op(a), its column of op(b), M-independent tiling and the
- * kernel in use. */
+ * the dtypes below; residual may alias c's data. The K loop is cut at fixed places, so that a
+ * result element depends only on its row of op(a) and its column of op(b). */
 typedef struct oc_gemm {
     oc_mat a, b, c;
     bool trans_a, trans_b; /* op(x) = x^T */

@@ -284,13 +284,114 @@ static void choose_tiles(job *j, int cores) {
     }
 }
 
+/* ---- few rows ---- */
+
+/* Rows of A in groups of `width`, packed for all to use where slot 0 has its partial sums. */
+typedef struct few_job {
+    job j;
+    int64_t width, groups, blocks, strips, per_task;
+    float *panels;
+} few_job;
+
+/* Of one group and K block. */
+static int64_t few_panel_floats(const few_job *f) {
+    return f->width * OC_GEMM_KC + OC_GEMM_PANEL_PAD;
+}
+
+static float *few_panel(const few_job *f, int64_t group, int64_t k_block) {
+    return f->panels + (k_block * f->groups + group) * few_panel_floats(f);
+}
+
+static void few_pack_task(void *arg, int64_t k_block, int worker) {
+    const few_job *f = arg;
+    int64_t k0 = k_block * OC_GEMM_KC, kc = min_i64(OC_GEMM_KC, f->j.depth - k0);
+    (void)worker;
+    for (int64_t i = 0; i < f->groups; i++) {
+        int64_t m = i * f->width, rows = min_i64(f->width, f->j.m - m);
+        oc_gemm_strip s = oc_gemm_strip_of(&f->j.g->a, true, m, rows, k0, kc);
+        f->j.k->few_pack(few_panel(f, i, k_block), (int)f->width, &s);
+    }
+}
+
+/* K blocks [first, end) of a strip, for every group: alone, a group takes all blocks in one go. */
+static void few_blocks(const few_job *f, int64_t n, int64_t cols, int64_t first, int64_t end,
+                       const oc_gemm_slot *s) {
+    const oc_mat *b = &f->j.g->b;
+    int64_t k0 = first * OC_GEMM_KC, e = (int64_t)oc_dtype_bytes(b->dtype);
+    oc_gemm_few x = {.rows = (int)f->width, .turned = s->b, .add = first > 0};
+    x.b = oc_gemm_strip_of(b, true, n, cols, k0, min_i64(end * OC_GEMM_KC, f->j.depth) - k0);
+    x.a_block = f->groups * few_panel_floats(f);
+    x.row_end = (f->j.depth - k0) * e;
+    x.jump = (f->j.k->nr * b->ld - f->j.depth) * e;
+    x.keep = f->groups > 1;
+    for (int64_t i = 0; i < f->groups; i++) {
+        x.a = few_panel(f, i, first);
+        x.sums = s->a + i * f->width * f->j.k->nr;
+        x.kept = i > 0;
+        f->j.k->few(&x);
+    }
+}
+
+static void few_task(void *arg, int64_t task, int worker) {
+    const few_job *f = arg;
+    int64_t nr = f->j.k->nr, n = task * f->per_task * nr;
+    int64_t end = min_i64(n + f->per_task * nr, f->j.n);
+    int i = claim(&f->j);
+    oc_gemm_slot s = slot_of(&f->j, i);
+    (void)worker;
+    for (; n < end; n += nr) {
+        int64_t cols = min_i64(nr, f->j.n - n);
+        int64_t some = f->groups > 1 ? 1 : f->blocks;
+        for (int64_t first = 0; first < f->blocks; first += some)
+            few_blocks(f, n, cols, first, first + some, &s);
+        for (int64_t g = 0; g < f->groups; g++) {
+            int64_t m = g * f->width;
+            oc_gemm_dest d = oc_gemm_dest_of(f->j.g, m, n);
+            f->j.k->finish(&d, s.a + m * nr, min_i64(f->width, f->j.m - m), cols);
+        }
+    }
+    atomic_store_explicit(flag_of(&f->j, i), 0, memory_order_release);
+}
+
+/* False: this product is not for these kernels. */
+static bool few_plan(few_job *f, const job *j) {
+    int64_t most = j->g->kernel == OC_GEMM_FEW ? INT64_MAX : OC_GEMM_FEW_ROWS;
+    if (!j->k->few || j->g->kernel == OC_GEMM_TILED || j->g->trans_a || !j->g->trans_b)
+        return false;
+    if (j->m > most || j->depth <= 0) return false;
+    *f = (few_job){.j = *j};
+    f->groups = ceil_div(j->m, j->k->mr);
+    f->width = j->k->few_width((int)ceil_div(j->m, f->groups));
+    f->groups = ceil_div(j->m, f->width);
+    f->blocks = ceil_div(j->depth, OC_GEMM_KC);
+    f->strips = ceil_div(j->n, j->k->nr);
+    f->per_task = f->strips >= 16 * j->slots ? 4 : 1; /* each asks ahead for the next */
+    f->panels = slot_of(j, 0).sums;
+    return f->groups * f->width * j->k->nr <= OC_GEMM_A_FLOATS &&
+           f->groups * f->blocks * few_panel_floats(f) <= OC_GEMM_SUM_FLOATS;
+}
+
+static void for_tasks(oc_pool *pool, int64_t n, oc_pool_fn *fn, void *arg) {
+    if (pool)
+        oc_pool_for(pool, n, fn, arg);
+    else
+        for (int64_t i = 0; i < n; i++)
+            fn(arg, i, 0);
+}
+
 void oc_gemm_run(const oc_gemm_kernels *k, oc_pool *pool, void *scratch, const oc_gemm *g) {
     job j = {.k = k, .g = g, .m = g->c.rows, .n = g->c.cols, .scratch = scratch};
+    few_job f;
     j.depth = g->trans_a ? g->a.rows : g->a.cols;
     if (j.m <= 0 || j.n <= 0) return;
     j.slots = pool ? buffers_of(oc_pool_slots(pool)) : 1;
     for (int i = 0; i < j.slots; i++)
         atomic_init(flag_of(&j, i), 0);
+    if (few_plan(&f, &j)) {
+        for_tasks(pool, f.blocks, few_pack_task, &f);
+        for_tasks(pool, ceil_div(f.strips, f.per_task), few_task, &f);
+        return;
+    }
     if (k->tile) {
         j.tile_rows = k->tile_rows;
         j.tile_cols = k->tile_cols;
@@ -298,10 +399,6 @@ void oc_gemm_run(const oc_gemm_kernels *k, oc_pool *pool, void *scratch, const o
         choose_tiles(&j, j.slots);
     }
     j.row_tiles = ceil_div(j.m, j.tile_rows);
-    int64_t tasks = j.row_tiles * ceil_div(j.n, j.tile_cols);
-    if (pool)
-        oc_pool_for(pool, tasks, run_task, &j);
-    else
-        for (int64_t i = 0; i < tasks; i++)
-            run_task(&j, i, 0);
+    j.tasks = j.row_tiles * ceil_div(j.n, j.tile_cols);
+    for_tasks(pool, j.tasks, run_task, &j);
 }

@@ -9,6 +9,7 @@ enum { LANES = 16, MR = 14, NR = 32 };
 #define KERNELS oc_gemm_avx512
 #define KERNELS_NAME "avx512 14x32"
 #define ROW_VARIANTS(X) X(1) X(2) X(4) X(6) X(8) X(10) X(12) X(14)
+#define FEW_VARIANTS(X) X(1) X(2) X(3) X(4) X(6) X(8) X(10) X(12) X(14)
 
 static bool runs_here(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -63,6 +63,23 @@ typedef struct oc_gemm_tile {
     int64_t m, n, rows, cols;
 } oc_gemm_tile;
 
+/* A product of few rows: some rows of A, packed, by nr rows of B as they lie. Lines of the cache of
+ * these are turned, so that they lie as in a packed panel, while those before are multiplied. */
+typedef struct oc_gemm_few {
+    int rows;        /* a width of few_width() */
+    const float *a;  /* [k][rows], each K block in a panel of its own */
+    int64_t a_block; /* floats from one panel to the next */
+    oc_gemm_strip b; /* k_contiguous, 1 <= n <= nr; from the begin of a K block on */
+    /* What is read next: further on in these rows, up to `row_end` bytes from the strip's begin;
+     * then `jump` bytes beyond. */
+    int64_t row_end, jump;
+    float *turned; /* OC_GEMM_B_FLOATS */
+    bool keep;     /* all of the strip, a K block at most, stays there for other rows of A */
+    bool kept;     /* it is there */
+    bool add;
+    float *sums; /* [rows][nr] = (add ? sums : 0) + the products of the K blocks, one by one */
+} oc_gemm_few;
+
 struct oc_gemm_kernels {
     const char *name;
     bool (*runs_here)(void);
@@ -76,6 +93,12 @@ struct oc_gemm_kernels {
     void (*multiply)(int rows, int64_t k, const float *a, const float *b, float *sums, bool add,
                      oc_gemm_ahead *ahead);
     void (*finish)(const oc_gemm_dest *d, const float *sums, int64_t rows, int64_t cols);
+
+    /* Few rows; NULL: there is no kernel for them. few_width: the least it has for so many rows, at
+     * most mr. few_pack packs rows of A, any width. An element's bits are those of multiply. */
+    int (*few_width)(int rows);
+    void (*few_pack)(float *dst, int width, const oc_gemm_strip *s);
+    void (*few)(const oc_gemm_few *x);
 
     /* NULL: the loop of gemm.c over the entries above. Otherwise computes one tile of the fixed
      * shape tile_rows x tile_cols (smaller at the edges of C). */
