@@ -63,11 +63,11 @@ static void oc_cpu_attention_backward(oc_device *d, const oc_attention *a) {
 }
 
 static uint64_t oc_cpu_attention_paged_work_bytes(const oc_device *d, const oc_paged_attention *a) {
-    return oc_paged_work_bytes(a, oc_pool_slots(d->pool));
+    return oc_paged_work_bytes(a, d->pool);
 }
 
 static void oc_cpu_attention_paged(oc_device *d, const oc_paged_attention *a) {
-    oc_paged_attention_run(oc_cpu_of(d)->paged, d->pool, a);
+    oc_paged_attention_run(oc_cpu_of(d)->paged, oc_cpu_of(d)->gemm, d->pool, a);
 }
 
 static void oc_cpu_pages_append(oc_device *d, const oc_paged_attention *a) {

@@ -12,6 +12,7 @@ enum {
     FLAG_BYTES = 64, /* a slot's flag has its own cache line */
     TILE_ROWS_MAX = 448,
     TILE_COLS_MAX = 1024,
+    FEW_COLUMNS_MAX = 32,
     PACK_COST = 12 /* packing one element, in multiply-adds; measured on AVX-512 */
 };
 
@@ -286,6 +287,10 @@ static void choose_tiles(job *j, int cores) {
 
 /* ---- few rows ---- */
 
+int oc_gemm_few_columns(const oc_gemm_kernels *k) { return k->few ? k->nr : 0; }
+int oc_gemm_few_width(const oc_gemm_kernels *k, int rows) { return k->few_width(rows); }
+void oc_gemm_few_run(const oc_gemm_kernels *k, const oc_gemm_few *x) { k->few(x); }
+
 /* Rows of A in groups of `width`, packed for all to use where slot 0 has its partial sums. */
 typedef struct few_job {
     job j;
@@ -313,20 +318,26 @@ static void few_pack_task(void *arg, int64_t k_block, int worker) {
     }
 }
 
-/* K blocks [first, end) of a strip, for every group: alone, a group takes all blocks in one go. */
+/* K blocks [first, end) of a strip, for every group: alone, a group takes all blocks in one go.
+ * Rows of B past the last one are that one again: nobody looks at what they give. */
 static void few_blocks(const few_job *f, int64_t n, int64_t cols, int64_t first, int64_t end,
                        const oc_gemm_slot *s) {
     const oc_mat *b = &f->j.g->b;
-    int64_t k0 = first * OC_GEMM_KC, e = (int64_t)oc_dtype_bytes(b->dtype);
-    oc_gemm_few x = {.rows = (int)f->width, .turned = s->b, .add = first > 0};
-    x.b = oc_gemm_strip_of(b, true, n, cols, k0, min_i64(end * OC_GEMM_KC, f->j.depth) - k0);
+    int64_t k0 = first * OC_GEMM_KC, e = (int64_t)oc_dtype_bytes(b->dtype), nr = f->j.k->nr;
+    const char *row[FEW_COLUMNS_MAX];
+    oc_gemm_few x = {.rows = (int)f->width, .row = row, .dtype = b->dtype, .turned = s->b};
+    for (int64_t i = 0; i < nr; i++)
+        row[i] = oc_gemm_at(b->data, b->dtype, (n + min_i64(i, cols - 1)) * b->ld + k0);
+    x.k = min_i64(end * OC_GEMM_KC, f->j.depth) - k0;
     x.a_block = f->groups * few_panel_floats(f);
     x.row_end = (f->j.depth - k0) * e;
-    x.jump = (f->j.k->nr * b->ld - f->j.depth) * e;
+    x.jump = (nr * b->ld - f->j.depth) * e;
     x.keep = f->groups > 1;
+    x.add = first > 0;
+    x.sums_ld = nr;
     for (int64_t i = 0; i < f->groups; i++) {
         x.a = few_panel(f, i, first);
-        x.sums = s->a + i * f->width * f->j.k->nr;
+        x.sums = s->a + i * f->width * nr;
         x.kept = i > 0;
         f->j.k->few(&x);
     }

@@ -41,4 +41,39 @@ uint64_t oc_gemm_scratch_bytes(int pool_slots);
  * sum). */
 void oc_gemm_run(const oc_gemm_kernels *k, oc_pool *pool, void *scratch, const oc_gemm *g);
 
+/* ---- products of few rows: what attention uses, too ---- */
+
+enum {
+    OC_GEMM_FEW_CHAIN = 256, /* the terms of a K block */
+    OC_GEMM_FEW_AHEAD = 512  /* bytes that are asked for ahead */
+};
+
+/* Some rows of A, packed, by rows of B as they lie. Lines of the cache of these are turned, so that
+ * they lie as in a packed panel, and multiplied. An element is one chain of multiply-adds for each
+ * K block, and these are added in order. */
+typedef struct oc_gemm_few {
+    int rows;        /* a width of oc_gemm_few_width() */
+    const float *a;  /* [k][rows], each K block in a panel of its own */
+    int64_t a_block; /* floats from one panel to the next */
+    const char *const
+        *row;       /* rows of B, oc_gemm_few_columns() of them, from a K block's begin on */
+    oc_dtype dtype; /* of B */
+    int64_t k;
+    /* What is read next: further on in these rows, up to `row_end` bytes from their begins; then
+     * `jump` bytes beyond. */
+    int64_t row_end, jump;
+    float *turned; /* lines of oc_gemm_few_columns() x 64 bytes: two, or all of them when keep */
+    bool keep;     /* all lines stay there for other rows of A; no more than a K block */
+    bool kept;     /* they are there */
+    bool add;
+    float *sums; /* [rows][sums_ld] = (add ? sums : 0) + the product */
+    int64_t sums_ld;
+} oc_gemm_few;
+
+/* 0: these kernels have none for few rows. */
+int oc_gemm_few_columns(const oc_gemm_kernels *k);
+/* The least number >= rows that they have; rows <= 6, 8 with columns of 32. */
+int oc_gemm_few_width(const oc_gemm_kernels *k, int rows);
+void oc_gemm_few_run(const oc_gemm_kernels *k, const oc_gemm_few *x);
+
 #endif

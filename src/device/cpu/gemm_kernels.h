@@ -13,8 +13,8 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    OC_GEMM_KC = 256,             /* terms of K in one chain: fixes the bits */
-    OC_GEMM_A_FLOATS = 128 << 10, /* packed rows of A of one tile and K block */
+    OC_GEMM_KC = OC_GEMM_FEW_CHAIN, /* terms of K in one chain: fixes the bits */
+    OC_GEMM_A_FLOATS = 128 << 10,   /* packed rows of A of one tile and K block */
     OC_GEMM_B_FLOATS = 32 * OC_GEMM_KC,
     OC_GEMM_SUM_FLOATS = 448 << 10,
     OC_GEMM_PANEL_PAD = 16, /* floats a packer may write past a panel */
@@ -63,23 +63,6 @@ typedef struct oc_gemm_tile {
     int64_t m, n, rows, cols;
 } oc_gemm_tile;
 
-/* A product of few rows: some rows of A, packed, by nr rows of B as they lie. Lines of the cache of
- * these are turned, so that they lie as in a packed panel, while those before are multiplied. */
-typedef struct oc_gemm_few {
-    int rows;        /* a width of few_width() */
-    const float *a;  /* [k][rows], each K block in a panel of its own */
-    int64_t a_block; /* floats from one panel to the next */
-    oc_gemm_strip b; /* k_contiguous, 1 <= n <= nr; from the begin of a K block on */
-    /* What is read next: further on in these rows, up to `row_end` bytes from the strip's begin;
-     * then `jump` bytes beyond. */
-    int64_t row_end, jump;
-    float *turned; /* OC_GEMM_B_FLOATS */
-    bool keep;     /* all of the strip, a K block at most, stays there for other rows of A */
-    bool kept;     /* it is there */
-    bool add;
-    float *sums; /* [rows][nr] = (add ? sums : 0) + the products of the K blocks, one by one */
-} oc_gemm_few;
-
 struct oc_gemm_kernels {
     const char *name;
     bool (*runs_here)(void);
@@ -94,8 +77,8 @@ struct oc_gemm_kernels {
                      oc_gemm_ahead *ahead);
     void (*finish)(const oc_gemm_dest *d, const float *sums, int64_t rows, int64_t cols);
 
-    /* Few rows; NULL: there is no kernel for them. few_width: the least it has for so many rows, at
-     * most mr. few_pack packs rows of A, any width. An element's bits are those of multiply. */
+    /* NULL: there are no kernels for few rows. few_width: the least they have for so many, at most
+     * mr. few_pack packs rows of A, any width. */
     int (*few_width)(int rows);
     void (*few_pack)(float *dst, int width, const oc_gemm_strip *s);
     void (*few)(const oc_gemm_few *x);
