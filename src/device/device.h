@@ -105,7 +105,7 @@ typedef struct oc_paged_row {
 } oc_paged_row;
 
 /* Attention of a pass, over keys and values in pages. A page holds page_tokens tokens of one
- * sequence: their keys [page_tokens, kv_heads * head_dim], then their values alike. Token number i
+ * sequence: their keys [kv_heads, page_tokens, head_dim], then their values alike. Token number i
  * of row r, in order from the sequence's first, lies in page pages[r * pages_ld + i / page_tokens].
  *
  * First the keys and values of the pass are put in their pages; then token context + j of a row

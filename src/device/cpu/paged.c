@@ -48,22 +48,25 @@ uint64_t oc_paged_work_bytes(const oc_paged_attention *a, const oc_pool *pool) {
 
 /* ---- keys and values into their pages ---- */
 
-static char *slot_of(const oc_paged_attention *a, int64_t row, int64_t place, bool values) {
+static void copy_heads(const oc_paged_attention *a, int64_t row, int64_t place, bool values,
+                       const void *from, int64_t at) {
+    int64_t e = (int64_t)oc_dtype_bytes(a->dtype), bytes = a->head_dim * e;
     int64_t page = a->pages[row * a->pages_ld + place / a->page_tokens];
-    int64_t width = (int64_t)a->kv_heads * a->head_dim * (int64_t)oc_dtype_bytes(a->dtype);
-    int64_t in_page = place % a->page_tokens + (values ? a->page_tokens : 0);
-    return (char *)a->kv + (page * 2 * a->page_tokens + in_page) * width;
+    for (int64_t h = 0; h < a->kv_heads; h++) {
+        int64_t run = (page * 2 + values) * a->kv_heads + h;
+        memcpy((char *)a->kv + (run * a->page_tokens + place % a->page_tokens) * bytes,
+               (const char *)from + at * e + h * bytes, (size_t)bytes);
+    }
 }
 
 static void append_row(void *arg, int64_t r, int worker) {
     const oc_paged_attention *a = arg;
     const oc_paged_row *row = &a->row[r];
-    size_t e = oc_dtype_bytes(a->dtype), width = (size_t)a->kv_heads * (size_t)a->head_dim * e;
     (void)worker;
     for (int32_t j = 0; j < row->tokens; j++) {
         int64_t t = row->first + j, place = row->context + j;
-        memcpy(slot_of(a, r, place, false), (const char *)a->k + (size_t)(t * a->k_ld) * e, width);
-        memcpy(slot_of(a, r, place, true), (const char *)a->v + (size_t)(t * a->v_ld) * e, width);
+        copy_heads(a, r, place, false, a->k, t * a->k_ld);
+        copy_heads(a, r, place, true, a->v, t * a->v_ld);
     }
 }
 
