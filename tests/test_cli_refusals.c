@@ -78,7 +78,6 @@ static void what_comes_later_is_refused_by_name(void **state) {
         {"generate --model m --prompt x", "m has no tokenizer.json"},
         {"bench all", "bench|not available"},
         {"tokenize --model m --text x", "m has no tokenizer.json"},
-        {"plan generate --init m", "plan generate|not available"},
         {RUN "--device cuda", "--device cuda|not available"},
         {RUN "--nvme-path .", "--nvme-path|not available"},
         {RUN "--io direct", "--io|not available"},

@@ -71,8 +71,8 @@ static void names_of_other_programs_are_taken(void **state) {
         "--tensor-parallel-size 1 --gpu-memory-utilization 0.9 --enforce-eager "
         "--enable-prefix-caching --trust-remote-code",
         /* transformers */
-        "--model_name_or_path m --input i --output o --max_new_tokens 7 --num_beams 1 --batch 3 "
-        "--num_return_sequences 1 --use_cache True",
+        ("--model_name_or_path m --input i --output o --max_new_tokens 7 --num_beams 1 --batch 3 "
+         "--num_return_sequences 1 --use_cache True"),
         /* ZeRO-Inference */
         "--model m --input i --output o --gen-len 7 --gpu-batch-size 3 --local_rank 0",
     };

@@ -1,7 +1,6 @@
 /* generate.c - outcore generate: text on stdout, or answers into a file. */
 #include "infer/generate.h"
 
-#include "base/log.h"
 #include "cli/cli.h"
 
 #include <signal.h>
@@ -27,10 +26,4 @@ int oc_cmd_generate(oc_config *c) {
     watch(SIGTERM, false);
     watch(SIGHUP, false);
     return oc_generate(c, stdout, &stopped);
-}
-
-int oc_cmd_plan_generate(oc_config *c) {
-    (void)c;
-    oc_log(OC_LOG_ERROR, "outcore plan generate is not available in this version");
-    return OC_EXIT_REFUSED;
 }

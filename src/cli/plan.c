@@ -14,12 +14,12 @@ static void note_text(const oc_config *c) {
 static oc_status print(const oc_config *c, oc_setup *s, oc_error *err) {
     if (c->json) return oc_setup_print_json(s, stdout, err);
     oc_setup_print(s, stdout);
-    if (c->plan_generate) oc_setup_print_trades(s, stdout);
+    if (c->command == OC_CMD_PLAN_GENERATE) oc_setup_print_trades(s, stdout);
     if (c->plan_ops) oc_setup_print_ops(s, stdout);
     return OC_OK;
 }
 
-static int plan_generate(oc_config *c) {
+int oc_cmd_plan_generate(oc_config *c) {
     oc_error err = {OC_OK, ""};
     oc_generate_setup g;
     if (oc_generate_setup_open(&g, c, stderr, &err) != OC_OK) {
@@ -40,7 +40,6 @@ int oc_cmd_plan(oc_config *c) {
                "--ops prints lines for people and has no place in --json; give one of them");
         return OC_EXIT_REFUSED;
     }
-    if (c->plan_generate) return plan_generate(c);
     if (oc_setup_open(&s, c, stderr, &err) != OC_OK) {
         oc_log(OC_LOG_ERROR, "%s", err.message);
         return OC_EXIT_REFUSED;

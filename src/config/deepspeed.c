@@ -161,7 +161,7 @@ static oc_status equals_accepted(reader *r, const oc_key *k, const json_t *v) {
     if (is_auto(v) || json_is_null(v)) return OC_OK;
     for (const char *a = k->accepted; *a;) {
         size_t n = strcspn(a, "|");
-        json_t *accepted = json_loadb(a, n, JSON_DECODE_ANY, NULL);
+        json_t *accepted = oc_json_of(a, n, JSON_DECODE_ANY, NULL);
         bool same = same_value(accepted, v);
         json_decref(accepted);
         if (same) return OC_OK;

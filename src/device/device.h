@@ -39,12 +39,15 @@ static inline oc_mat oc_mat_of(const void *data, oc_dtype dtype, int64_t rows, i
     return m;
 }
 
-/* Which kernel a product runs on: a matter of time alone, all give the same bits. */
+/* Which kernel a product runs on. The bits are the same, with one exception: where a and b are bf16
+ * and the processor multiplies pairs of these, FEW does that; pairs of products, which are exact,
+ * are then added up in fp32 without denormals. */
 typedef enum oc_gemm_kernel {
     OC_GEMM_TILED, /* packed panels: for many rows */
     OC_GEMM_FEW,   /* reads b once, as it lies: for few rows, whose time is that of reading b. For
                       products with trans_b alone; others are TILED */
-    OC_GEMM_AUTO   /* FEW up to OC_GEMM_FEW_ROWS rows, else TILED */
+    OC_GEMM_AUTO   /* FEW up to OC_GEMM_FEW_ROWS rows, else TILED; with pairs always FEW. So bits
+                      depend on no number of rows */
 } oc_gemm_kernel;
 
 enum { OC_GEMM_FEW_ROWS = 24 }; /* from about where on TILED is the faster, measured */

@@ -10,6 +10,8 @@ OC_NODISCARD oc_status oc_place_measure(const oc_setup *s, const oc_placement *p
                                         uint64_t bytes[OC_TIER_COUNT], oc_error *err);
 /* Within the budgets, libraries and stacks counted. */
 bool oc_place_fits(const oc_setup *s, const uint64_t bytes[OC_TIER_COUNT]);
+/* Keeps in mind when it was memory that failed: that is no answer about a placement. Returns st. */
+oc_status oc_place_note(const oc_setup *s, oc_status st);
 /* Whether it is measured, and fits. */
 bool oc_place_affords(const oc_setup *s, const oc_placement *p);
 /* Why p, the least there is, does not fit. */

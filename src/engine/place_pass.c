@@ -175,7 +175,7 @@ static oc_pass_estimate estimate_pass(const oc_setup *s, const oc_placement *p, 
     oc_pass_estimate e = {.link = HUGE_VAL};
     spec.place = *p;
     spec.seq = 1; /* rows of embeddings count little */
-    if (oc_build_measure(&spec, &b, NULL) != OC_OK) return e;
+    if (oc_place_note(s, oc_build_measure(&spec, &b, NULL)) != OC_OK) return e;
     double keys = s->wish.prompt + s->wish.answer / 2;
     double kv = n * keys * (double)s->build.pass.page_bytes / s->build.pass.page_tokens *
                 s->model->n_layers;

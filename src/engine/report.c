@@ -174,12 +174,13 @@ oc_status oc_setup_print_json(oc_setup *s, FILE *to, oc_error *err) {
                   placement, "predicted", "arena_over_lower_bound", "device",
                   ratio(s, OC_TIER_DEVICE), "host", ratio(s, OC_TIER_HOST));
     if (s->generator) root = oc_json_with(root, "generation", generation_json(s));
-    if (!root) return oc_fail(err, OC_E_MEMORY, "no memory for the plan's JSON");
-    int failed = json_dumpf(root, to, JSON_INDENT(2));
+    if (!root || s->no_memory) {
+        json_decref(root);
+        return oc_fail(err, OC_E_MEMORY, "no memory for the plan's JSON");
+    }
+    oc_status st = oc_json_print(root, JSON_INDENT(2), to, err);
     json_decref(root);
-    if (failed || fputc('\n', to) == EOF)
-        return oc_fail(err, OC_E_IO, "the plan's JSON could not be written to standard output");
-    return OC_OK;
+    return st;
 }
 
 /* ---- the trade of a batch ---- */

@@ -72,6 +72,8 @@ struct oc_setup {
     uint64_t foreign_bytes; /* libraries, code, stacks: measured at start, plus a reserve */
     int64_t global_batch;   /* sequences a step */
     bool train;
+    bool no_memory;   /* to compute a placement in: what came of it is none */
+    bool *starved;    /* that */
     char choice[640]; /* how "auto" was decided, for the log */
 
     const oc_generator *generator; /* NULL: no generation; borrowed */

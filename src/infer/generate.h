@@ -8,6 +8,7 @@
 #include "engine/setup.h"
 #include "infer/defaults.h"
 #include "infer/runner.h"
+#include "infer/stop_ids.h"
 
 #include <signal.h>
 
@@ -18,7 +19,8 @@ typedef struct oc_asked oc_asked;
 typedef struct oc_generate_setup {
     oc_setup *setup;
     oc_asked *asked;
-    oc_generation_defaults defaults;
+    oc_defaults *defaults;
+    oc_stop_ids *ends;
 } oc_generate_setup;
 
 OC_NODISCARD oc_status oc_generate_setup_open(oc_generate_setup *out, const oc_config *c,

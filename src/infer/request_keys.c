@@ -245,7 +245,7 @@ static bool is_nothing(const json_t *v) {
 static bool is_among(const char *only, const json_t *v) {
     for (const char *p = only; *p; p += *p == '|') {
         size_t n = strcspn(p, "|");
-        json_t *x = json_loadb(p, n, JSON_DECODE_ANY, NULL);
+        json_t *x = oc_json_of(p, n, JSON_DECODE_ANY, NULL);
         bool same = x != NULL && json_equal(x, v);
         json_decref(x);
         if (same) return true;

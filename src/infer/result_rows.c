@@ -244,7 +244,7 @@ static bool index_of(const json_t *row, uint64_t *index) {
 }
 
 bool oc_result_index(const char *text, size_t n, uint64_t *index) {
-    json_t *row = json_loadb(text, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
+    json_t *row = oc_json_of(text, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
     bool known = json_is_object(row) && index_of(row, index);
     json_decref(row);
     return known;

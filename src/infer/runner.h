@@ -34,6 +34,7 @@ typedef struct oc_job {
     int32_t logprobs; /* -1: none; else alternatives a token */
     bool ignore_eos;
     void *user;
+    void (*free_user)(void *user); /* with the job; NULL: it is not the job's */
     /* answered */
     oc_finish finish;
     char *text; /* UTF-8, n_text bytes and a NUL */

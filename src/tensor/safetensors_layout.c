@@ -1,4 +1,5 @@
 #include "base/checked.h"
+#include "base/json.h"
 #include "tensor/safetensors_write.h"
 
 #include <inttypes.h>
@@ -46,9 +47,7 @@ static oc_status header_json(const oc_writer *w, int32_t lo, int32_t hi, json_t 
     uint64_t at = 0;
     for (int32_t i = lo; i < hi; i++) {
         const oc_writer_slot *s = &w->slots[i];
-        json_t *probe = json_string(s->name);
-        json_decref(probe);
-        if (probe == NULL)
+        if (!oc_json_is_text(s->name))
             return oc_fail(err, OC_E_INVALID, "the tensor name '%s' is not valid UTF-8",
                            oc_st_printable(name, s->name));
         if (at > (uint64_t)INT64_MAX - s->bytes)

@@ -58,6 +58,8 @@ bool oc_gemm_runs_here(const oc_gemm_kernels *k) { return k->runs_here(); }
  * kernels are the choice for every dtype. */
 const oc_gemm_kernels *oc_gemm_default(oc_isa isa) {
 #if defined(__x86_64__)
+    if ((isa == OC_ISA_BEST || isa == OC_ISA_AVX512) && oc_gemm_avx512bf16.runs_here())
+        return &oc_gemm_avx512bf16;
     if ((isa == OC_ISA_BEST || isa == OC_ISA_AVX512) && oc_gemm_avx512.runs_here())
         return &oc_gemm_avx512;
     if ((isa == OC_ISA_BEST || isa == OC_ISA_AVX2) && oc_gemm_avx2.runs_here())
@@ -291,20 +293,38 @@ int oc_gemm_few_columns(const oc_gemm_kernels *k) { return k->few ? k->nr : 0; }
 int oc_gemm_few_width(const oc_gemm_kernels *k, int rows) { return k->few_width(rows); }
 void oc_gemm_few_run(const oc_gemm_kernels *k, const oc_gemm_few *x) { k->few(x); }
 
-/* Rows of A in groups of `width`, packed for all to use where slot 0 has its partial sums. */
+/* Rows m0 .. m0 + rows - 1 of A in groups of `width`, packed for all to use where slot 0 has its
+ * partial sums. */
 typedef struct few_job {
     job j;
-    int64_t width, groups, blocks, strips, per_task;
+    int64_t m0, rows, width, groups, blocks, strips, per_task;
+    bool pairs;
     float *panels;
 } few_job;
 
 /* Of one group and K block. */
 static int64_t few_panel_floats(const few_job *f) {
-    return f->width * OC_GEMM_KC + OC_GEMM_PANEL_PAD;
+    return f->width * OC_GEMM_KC / (f->pairs ? 2 : 1) + OC_GEMM_PANEL_PAD;
 }
 
 static float *few_panel(const few_job *f, int64_t group, int64_t k_block) {
     return f->panels + (k_block * f->groups + group) * few_panel_floats(f);
+}
+
+/* Words of two elements are packed as floats are, where they all are whole. */
+static void pack_pairs(const few_job *f, float *dst, const oc_gemm_strip *s) {
+    oc_gemm_strip words = {s->src, OC_F32, s->ld / 2, s->n, s->k / 2, true};
+    if (s->ld % 2 == 0 && s->k % 8 == 0) {
+        f->j.k->few_pack(dst, (int)f->width, &words);
+        return;
+    }
+    for (int64_t k = 0; k < s->k; k += 2, dst += f->width)
+        for (int64_t i = 0; i < f->width; i++) {
+            uint16_t word[2] = {0, 0};
+            const uint16_t *from = (const uint16_t *)s->src + i * s->ld + k;
+            if (i < s->n) memcpy(word, from, k + 1 < s->k ? sizeof word : sizeof *word);
+            memcpy(dst + i, word, sizeof word);
+        }
 }
 
 static void few_pack_task(void *arg, int64_t k_block, int worker) {
@@ -312,9 +332,12 @@ static void few_pack_task(void *arg, int64_t k_block, int worker) {
     int64_t k0 = k_block * OC_GEMM_KC, kc = min_i64(OC_GEMM_KC, f->j.depth - k0);
     (void)worker;
     for (int64_t i = 0; i < f->groups; i++) {
-        int64_t m = i * f->width, rows = min_i64(f->width, f->j.m - m);
-        oc_gemm_strip s = oc_gemm_strip_of(&f->j.g->a, true, m, rows, k0, kc);
-        f->j.k->few_pack(few_panel(f, i, k_block), (int)f->width, &s);
+        int64_t m = i * f->width, rows = min_i64(f->width, f->rows - m);
+        oc_gemm_strip s = oc_gemm_strip_of(&f->j.g->a, true, f->m0 + m, rows, k0, kc);
+        if (f->pairs)
+            pack_pairs(f, few_panel(f, i, k_block), &s);
+        else
+            f->j.k->few_pack(few_panel(f, i, k_block), (int)f->width, &s);
     }
 }
 
@@ -329,6 +352,7 @@ static void few_blocks(const few_job *f, int64_t n, int64_t cols, int64_t first,
     for (int64_t i = 0; i < nr; i++)
         row[i] = oc_gemm_at(b->data, b->dtype, (n + min_i64(i, cols - 1)) * b->ld + k0);
     x.k = min_i64(end * OC_GEMM_KC, f->j.depth) - k0;
+    x.pairs = f->pairs;
     x.a_block = f->groups * few_panel_floats(f);
     x.row_end = (f->j.depth - k0) * e;
     x.jump = (nr * b->ld - f->j.depth) * e;
@@ -343,43 +367,56 @@ static void few_blocks(const few_job *f, int64_t n, int64_t cols, int64_t first,
     }
 }
 
+static void few_strip(const few_job *f, int64_t n, const oc_gemm_slot *s) {
+    int64_t nr = f->j.k->nr, cols = min_i64(nr, f->j.n - n);
+    int64_t some = f->groups > 1 ? 1 : f->blocks;
+    for (int64_t first = 0; first < f->blocks; first += some)
+        few_blocks(f, n, cols, first, first + some, s);
+    for (int64_t m = 0; m < f->rows; m += f->width) {
+        oc_gemm_dest d = oc_gemm_dest_of(f->j.g, f->m0 + m, n);
+        f->j.k->finish(&d, s->a + m * nr, min_i64(f->width, f->rows - m), cols);
+    }
+}
+
 static void few_task(void *arg, int64_t task, int worker) {
     const few_job *f = arg;
-    int64_t nr = f->j.k->nr, n = task * f->per_task * nr;
-    int64_t end = min_i64(n + f->per_task * nr, f->j.n);
+    int64_t n = task * f->per_task * f->j.k->nr;
+    int64_t end = min_i64(n + f->per_task * f->j.k->nr, f->j.n);
     int i = claim(&f->j);
     oc_gemm_slot s = slot_of(&f->j, i);
     (void)worker;
-    for (; n < end; n += nr) {
-        int64_t cols = min_i64(nr, f->j.n - n);
-        int64_t some = f->groups > 1 ? 1 : f->blocks;
-        for (int64_t first = 0; first < f->blocks; first += some)
-            few_blocks(f, n, cols, first, first + some, &s);
-        for (int64_t g = 0; g < f->groups; g++) {
-            int64_t m = g * f->width;
-            oc_gemm_dest d = oc_gemm_dest_of(f->j.g, m, n);
-            f->j.k->finish(&d, s.a + m * nr, min_i64(f->width, f->j.m - m), cols);
-        }
-    }
+    for (; n < end; n += f->j.k->nr)
+        few_strip(f, n, &s);
     atomic_store_explicit(flag_of(&f->j, i), 0, memory_order_release);
 }
 
-/* False: this product is not for these kernels. */
+static void few_rows(few_job *f, int64_t rows) {
+    f->rows = rows;
+    f->groups = ceil_div(rows, f->j.k->mr);
+    f->width = f->j.k->few_width((int)ceil_div(rows, f->groups));
+    f->groups = ceil_div(rows, f->width);
+}
+
+/* How many rows have room. */
+static int64_t few_rows_most(const few_job *f) {
+    few_job one = *f;
+    one.width = f->j.k->mr;
+    int64_t panels = OC_GEMM_SUM_FLOATS / (f->blocks * few_panel_floats(&one));
+    return min_i64(panels, OC_GEMM_A_FLOATS / (one.width * f->j.k->nr)) * one.width;
+}
+
+/* False: this product is not for these kernels. With pairs that depends on no number of rows. */
 static bool few_plan(few_job *f, const job *j) {
-    int64_t most = j->g->kernel == OC_GEMM_FEW ? INT64_MAX : OC_GEMM_FEW_ROWS;
-    if (!j->k->few || j->g->kernel == OC_GEMM_TILED || j->g->trans_a || !j->g->trans_b)
-        return false;
-    if (j->m > most || j->depth <= 0) return false;
+    const oc_gemm *g = j->g;
     *f = (few_job){.j = *j};
-    f->groups = ceil_div(j->m, j->k->mr);
-    f->width = j->k->few_width((int)ceil_div(j->m, f->groups));
-    f->groups = ceil_div(j->m, f->width);
+    if (!j->k->few || g->kernel == OC_GEMM_TILED || g->trans_a || !g->trans_b) return false;
+    f->pairs = j->k->few_pairs && g->a.dtype == OC_BF16 && g->b.dtype == OC_BF16;
+    if (g->kernel == OC_GEMM_AUTO && !f->pairs && j->m > OC_GEMM_FEW_ROWS) return false;
     f->blocks = ceil_div(j->depth, OC_GEMM_KC);
     f->strips = ceil_div(j->n, j->k->nr);
     f->per_task = f->strips >= 16 * j->slots ? 4 : 1; /* each asks ahead for the next */
     f->panels = slot_of(j, 0).sums;
-    return f->groups * f->width * j->k->nr <= OC_GEMM_A_FLOATS &&
-           f->groups * f->blocks * few_panel_floats(f) <= OC_GEMM_SUM_FLOATS;
+    return j->depth > 0 && few_rows_most(f) > 0;
 }
 
 static void for_tasks(oc_pool *pool, int64_t n, oc_pool_fn *fn, void *arg) {
@@ -388,6 +425,15 @@ static void for_tasks(oc_pool *pool, int64_t n, oc_pool_fn *fn, void *arg) {
     else
         for (int64_t i = 0; i < n; i++)
             fn(arg, i, 0);
+}
+
+static void few_run(few_job *f, oc_pool *pool) {
+    int64_t most = few_rows_most(f);
+    for (; f->m0 < f->j.m; f->m0 += most) {
+        few_rows(f, min_i64(most, f->j.m - f->m0));
+        for_tasks(pool, f->blocks, few_pack_task, f);
+        for_tasks(pool, ceil_div(f->strips, f->per_task), few_task, f);
+    }
 }
 
 void oc_gemm_run(const oc_gemm_kernels *k, oc_pool *pool, void *scratch, const oc_gemm *g) {
@@ -399,8 +445,7 @@ void oc_gemm_run(const oc_gemm_kernels *k, oc_pool *pool, void *scratch, const o
     for (int i = 0; i < j.slots; i++)
         atomic_init(flag_of(&j, i), 0);
     if (few_plan(&f, &j)) {
-        for_tasks(pool, f.blocks, few_pack_task, &f);
-        for_tasks(pool, ceil_div(f.strips, f.per_task), few_task, &f);
+        few_run(&f, pool);
         return;
     }
     if (k->tile) {

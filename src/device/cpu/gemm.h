@@ -7,6 +7,7 @@
  * has it) multiply-adds in order of k; block sums are added in order; then bias, residual and old C
  * are added in this order, and the result is rounded once. Tile shapes do not enter, so no element
  * depends on M, N, the number of threads, or leading dimensions; it depends on the kernels in use.
+ * In one case terms of K are taken in pairs, see oc_gemm_kernel (device/device.h).
  * (oc_gemm_onednn: the library orders the terms, inside tiles of a fixed shape.) */
 #ifndef OC_GEMM_H
 #define OC_GEMM_H
@@ -23,6 +24,7 @@ extern const oc_gemm_kernels oc_gemm_plain;
 #if defined(__x86_64__)
 extern const oc_gemm_kernels oc_gemm_avx2;
 extern const oc_gemm_kernels oc_gemm_avx512;
+extern const oc_gemm_kernels oc_gemm_avx512bf16; /* the same but for few rows of bf16 */
 #endif
 extern const oc_gemm_kernels oc_gemm_onednn; /* sequential dnnl_sgemm per tile */
 
@@ -59,6 +61,7 @@ typedef struct oc_gemm_few {
         *row;       /* rows of B, oc_gemm_few_columns() of them, from a K block's begin on */
     oc_dtype dtype; /* of B */
     int64_t k;
+    bool pairs; /* of bf16: a is [k / 2][rows] of words of two, of an odd k the last is 0 */
     /* What is read next: further on in these rows, up to `row_end` bytes from their begins; then
      * `jump` bytes beyond. */
     int64_t row_end, jump;

@@ -82,6 +82,7 @@ struct oc_gemm_kernels {
     int (*few_width)(int rows);
     void (*few_pack)(float *dst, int width, const oc_gemm_strip *s);
     void (*few)(const oc_gemm_few *x);
+    bool few_pairs; /* they take pairs of bf16 */
 
     /* NULL: the loop of gemm.c over the entries above. Otherwise computes one tile of the fixed
      * shape tile_rows x tile_cols (smaller at the edges of C). */
