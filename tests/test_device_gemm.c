@@ -18,7 +18,6 @@ enum { BLOCK = 256 }; /* terms of K the kernels add in one chain */
 static const oc_gemm_kernels *const all_kernels[] = {&oc_gemm_plain,
 #if defined(__x86_64__)
                                                      &oc_gemm_avx2, &oc_gemm_avx512,
-                                                     &oc_gemm_avx512bf16,
 #endif
                                                      &oc_gemm_onednn};
 enum { KERNEL_SETS = sizeof all_kernels / sizeof all_kernels[0] };
@@ -195,12 +194,7 @@ static void run(problem *p, const oc_gemm_kernels *k, oc_pool *pool, oc_gemm_ker
 }
 
 static bool takes_pairs(const oc_gemm_kernels *k, const oc_gemm *g) {
-#if defined(__x86_64__)
-    return k == &oc_gemm_avx512bf16 && g->a.dtype == OC_BF16 && g->b.dtype == OC_BF16;
-#else
-    (void)k, (void)g;
-    return false;
-#endif
+    return g->a.dtype == OC_BF16 && g->b.dtype == OC_BF16 && oc_gemm_takes_pairs(k);
 }
 
 /* With either kernel; to the bit the same but for pairs. */

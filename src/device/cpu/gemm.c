@@ -58,8 +58,6 @@ bool oc_gemm_runs_here(const oc_gemm_kernels *k) { return k->runs_here(); }
  * kernels are the choice for every dtype. */
 const oc_gemm_kernels *oc_gemm_default(oc_isa isa) {
 #if defined(__x86_64__)
-    if ((isa == OC_ISA_BEST || isa == OC_ISA_AVX512) && oc_gemm_avx512bf16.runs_here())
-        return &oc_gemm_avx512bf16;
     if ((isa == OC_ISA_BEST || isa == OC_ISA_AVX512) && oc_gemm_avx512.runs_here())
         return &oc_gemm_avx512;
     if ((isa == OC_ISA_BEST || isa == OC_ISA_AVX2) && oc_gemm_avx2.runs_here())
@@ -289,9 +287,15 @@ static void choose_tiles(job *j, int cores) {
 
 /* ---- few rows ---- */
 
+bool oc_gemm_takes_pairs(const oc_gemm_kernels *k) { return k->few_pairs && k->pairs_here(); }
 int oc_gemm_few_columns(const oc_gemm_kernels *k) { return k->few ? k->nr : 0; }
 int oc_gemm_few_width(const oc_gemm_kernels *k, int rows) { return k->few_width(rows); }
-void oc_gemm_few_run(const oc_gemm_kernels *k, const oc_gemm_few *x) { k->few(x); }
+void oc_gemm_few_run(const oc_gemm_kernels *k, const oc_gemm_few *x) {
+    if (x->pairs)
+        k->few_pairs(x);
+    else
+        k->few(x);
+}
 
 /* Rows m0 .. m0 + rows - 1 of A in groups of `width`, packed for all to use where slot 0 has its
  * partial sums. */
@@ -363,7 +367,7 @@ static void few_blocks(const few_job *f, int64_t n, int64_t cols, int64_t first,
         x.a = few_panel(f, i, first);
         x.sums = s->a + i * f->width * nr;
         x.kept = i > 0;
-        f->j.k->few(&x);
+        oc_gemm_few_run(f->j.k, &x);
     }
 }
 
@@ -410,8 +414,8 @@ static bool few_plan(few_job *f, const job *j) {
     const oc_gemm *g = j->g;
     *f = (few_job){.j = *j};
     if (!j->k->few || g->kernel == OC_GEMM_TILED || g->trans_a || !g->trans_b) return false;
-    f->pairs = j->k->few_pairs && g->a.dtype == OC_BF16 && g->b.dtype == OC_BF16;
-    if (g->kernel == OC_GEMM_AUTO && !f->pairs && j->m > OC_GEMM_FEW_ROWS) return false;
+    f->pairs = g->a.dtype == OC_BF16 && g->b.dtype == OC_BF16 && oc_gemm_takes_pairs(j->k);
+    if (g->kernel == OC_GEMM_AUTO && !f->pairs && j->m > j->k->few_most) return false;
     f->blocks = ceil_div(j->depth, OC_GEMM_KC);
     f->strips = ceil_div(j->n, j->k->nr);
     f->per_task = f->strips >= 16 * j->slots ? 4 : 1; /* each asks ahead for the next */

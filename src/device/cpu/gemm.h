@@ -24,7 +24,6 @@ extern const oc_gemm_kernels oc_gemm_plain;
 #if defined(__x86_64__)
 extern const oc_gemm_kernels oc_gemm_avx2;
 extern const oc_gemm_kernels oc_gemm_avx512;
-extern const oc_gemm_kernels oc_gemm_avx512bf16; /* the same but for few rows of bf16 */
 #endif
 extern const oc_gemm_kernels oc_gemm_onednn; /* sequential dnnl_sgemm per tile */
 
@@ -61,7 +60,8 @@ typedef struct oc_gemm_few {
         *row;       /* rows of B, oc_gemm_few_columns() of them, from a K block's begin on */
     oc_dtype dtype; /* of B */
     int64_t k;
-    bool pairs; /* of bf16: a is [k / 2][rows] of words of two, of an odd k the last is 0 */
+    bool pairs; /* see oc_gemm_takes_pairs(): a is [k / 2][rows] of words of two bf16, the last of
+                   an odd k 0 */
     /* What is read next: further on in these rows, up to `row_end` bytes from their begins; then
      * `jump` bytes beyond. */
     int64_t row_end, jump;
@@ -73,6 +73,8 @@ typedef struct oc_gemm_few {
     int64_t sums_ld;
 } oc_gemm_few;
 
+/* Whether products of few rows of bf16 take these in pairs. */
+bool oc_gemm_takes_pairs(const oc_gemm_kernels *k);
 /* 0: these kernels have none for few rows. */
 int oc_gemm_few_columns(const oc_gemm_kernels *k);
 /* The least number >= rows that they have; rows <= 6, 8 with columns of 32. */

@@ -6,7 +6,7 @@
 
 typedef __m256 vec;
 
-enum { LANES = 8, MR = 6, NR = 16 };
+enum { LANES = 8, MR = 6, NR = 16, FEW_MOST = 12 };
 #define KERNELS oc_gemm_avx2
 #define KERNELS_NAME "avx2 6x16"
 #define ROW_VARIANTS(X) X(1) X(2) X(4) X(6)

@@ -82,7 +82,9 @@ struct oc_gemm_kernels {
     int (*few_width)(int rows);
     void (*few_pack)(float *dst, int width, const oc_gemm_strip *s);
     void (*few)(const oc_gemm_few *x);
-    bool few_pairs; /* they take pairs of bf16 */
+    void (*few_pairs)(const oc_gemm_few *x); /* NULL, or those of pairs of bf16 */
+    bool (*pairs_here)(void);                /* this machine can run them */
+    int few_most; /* rows up to which they are faster than tiles, without pairs; measured */
 
     /* NULL: the loop of gemm.c over the entries above. Otherwise computes one tile of the fixed
      * shape tile_rows x tile_cols (smaller at the edges of C). */
@@ -136,6 +138,10 @@ static inline bool oc_gemm_cpu_has_f16c(void) { /* not all compilers name it to 
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
 }
+#endif
+
+#if defined(__x86_64__)
+void oc_gemm_few_avx512bf16(const oc_gemm_few *x);
 #endif
 
 /* Packing and finishing in plain C, for any width; sums of a row are sums_ld apart. */
