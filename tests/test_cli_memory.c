@@ -2,7 +2,7 @@
  * would have done; it never crashes, never writes something else, never takes away what was there.
  *
  * A library loaded before the others makes allocation N fail, or all from N on. Here some N of each
- * command; OC_SWEEP=1 tries every one (an hour). */
+ * command; OC_SWEEP=1 tries every one (minutes). */
 #include "cli_case.h"
 
 #include <sys/stat.h>

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -66,18 +67,37 @@ static size_t read_watched(void *to, size_t n, void *data) {
     return s->read(to, n < CHUNK_BYTES ? n : CHUNK_BYTES, s->data);
 }
 
-static json_t *read_document(source s, size_t flags, json_error_t *e) {
+static void begin_watch(void) {
     (void)pthread_once(&allocator.once, watch_allocator);
     reading = true;
-    json_t *root = json_load_callback(read_watched, &s, flags, e);
+}
+
+/* Whether there was memory for all since the beginning. What lies in the reserve is gone. */
+static bool end_watch(void) {
     reading = false;
-    if (!starved) return root;
-    json_decref(root);
+    if (!starved) return true;
     allocator.used = 0;
     starved = false;
     (void)pthread_mutex_unlock(&allocator.lock);
+    return false;
+}
+
+static json_t *read_document(source s, size_t flags, json_error_t *e) {
+    begin_watch();
+    json_t *root = json_load_callback(read_watched, &s, flags, e);
+    reading = false;
+    if (starved) json_decref(root);
+    if (end_watch()) return root;
     e->text[JSON_ERROR_TEXT_LENGTH - 1] = json_error_out_of_memory;
     return NULL;
+}
+
+char *oc_json_dump(const json_t *value, size_t flags) {
+    begin_watch();
+    char *text = json_dumps(value, flags);
+    reading = false;
+    if (starved) watched_free(text);
+    return end_watch() ? text : NULL;
 }
 
 typedef struct text_left {
@@ -329,10 +349,10 @@ json_t *oc_json_append(json_t *array, json_t *value) {
 }
 
 oc_status oc_json_print(const json_t *value, size_t flags, FILE *to, oc_error *err) {
-    char *text = json_dumps(value, flags);
+    char *text = oc_json_dump(value, flags);
     if (!text) return oc_fail(err, OC_E_MEMORY, "no memory to write a result");
     bool done = fputs(text, to) >= 0 && fputc('\n', to) != EOF;
-    watched_free(text);
+    free(text);
     if (done) return OC_OK;
     return oc_fail(err, OC_E_IO, "the result could not be written to standard output");
 }

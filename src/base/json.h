@@ -74,6 +74,9 @@ OC_NODISCARD oc_status oc_json_check_keys(const json_t *object, const char *file
 json_t *oc_json_with(json_t *object, const char *key, json_t *value);
 json_t *oc_json_append(json_t *array, json_t *value);
 
+/* As jansson's json_dumps(), which must not be called: where memory fails it leaves a piece out.
+ * NULL: no memory. free() it. */
+char *oc_json_dump(const json_t *value, size_t flags);
 /* The value and a line end; flags as json_dumps() has them. */
 OC_NODISCARD oc_status oc_json_print(const json_t *value, size_t flags, FILE *to, oc_error *err);
 /* Whether a text may be a JSON string: valid UTF-8. */

@@ -312,6 +312,7 @@ static oc_status open_build(build *b, const oc_build_spec *spec, oc_build_ids *i
     allocate(b);
     if (b->failed) return no_memory(err);
     oc_build_buffers(b);
+    if (oc_plan_builder_starved(b->pb)) return no_memory(err);
     oc_build_signatures(b);
     oc_sets_list(b);
     return OC_OK;

@@ -16,6 +16,7 @@ static oc_status print(const oc_config *c, oc_setup *s, oc_error *err) {
     oc_setup_print(s, stdout);
     if (c->command == OC_CMD_PLAN_GENERATE) oc_setup_print_trades(s, stdout);
     if (c->plan_ops) oc_setup_print_ops(s, stdout);
+    if (s->no_memory) return oc_fail(err, OC_E_MEMORY, "no memory to look at the plan");
     return OC_OK;
 }
 

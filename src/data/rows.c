@@ -28,11 +28,11 @@ typedef struct reader {
 /* A row that trains nothing is left out: a token that opens a sequence is never a target (a row
  * that is longer than one begins one, and is cut there), and without packing neither is what a
  * sequence cuts off. */
-static bool trains(const int32_t *labels, size_t n, const oc_packer *p) {
+static bool trains(const oc_encoder *e, size_t begin, size_t n, const oc_packer *p) {
     size_t seq = (size_t)p->seq;
     if (!p->packing && n > seq) n = seq;
     for (size_t i = 1; i < n; i++)
-        if (labels[i] != OC_IGNORE && i % seq != 0) return true;
+        if (e->labels[begin + i] != OC_IGNORE && i % seq != 0) return true;
     return false;
 }
 
@@ -40,7 +40,7 @@ static oc_status take_document(reader *r, size_t begin, size_t end, oc_error *er
     const oc_encoder *e = &r->rows->encoder;
     oc_packer *p = r->rows->packer;
     p->report->rows++;
-    if (!trains(e->labels + begin, end - begin, p)) {
+    if (!trains(e, begin, end - begin, p)) {
         p->report->dropped++;
         return OC_OK;
     }
@@ -310,7 +310,8 @@ static oc_status look_at(oc_lines *in, oc_file_kind kind, const char *path, bool
     oc_lines_limit(in, FIRST_BYTES);
     oc_status s = kind == OC_FILE_JSONL ? OC_OK : oc_lines_is_array(in, &array, NULL);
     if (s == OC_OK) s = first_row(in, array, &text, &n, &more);
-    if (s == OC_E_MEMORY) return no_memory(path, err);
+    bool beyond = in->end - in->begin > FIRST_BYTES; /* the limit speaks of memory, too */
+    if (s == OC_E_MEMORY && !beyond) return no_memory(path, err);
     if (s == OC_OK && more) return is_text(text, n, path, needs, err);
     *needs = is_long_text(in);
     return OC_OK;

@@ -29,6 +29,7 @@ static void print_tier(const oc_setup *s, oc_tier tier, FILE *to) {
 
 static double ratio(const oc_setup *s, oc_tier tier) {
     uint64_t bound = oc_plan_lower_bound(s->set, tier);
+    if (bound == UINT64_MAX) *s->starved = true;
     return bound ? (double)s->set->arena_bytes[tier] / (double)bound : 1.0;
 }
 

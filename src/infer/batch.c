@@ -97,7 +97,7 @@ static char *key_of(const batch *b) {
                     p->presence_penalty, "frequency_penalty", p->frequency_penalty, "seed",
                     (json_int_t)p->seed, "max_new_tokens", b->s->asked->answer, "ignore_eos",
                     c->gen.ignore_eos, "logprobs", c->gen.logprobs, "stop", stops);
-    char *text = key ? json_dumps(key, JSON_COMPACT) : NULL;
+    char *text = key ? oc_json_dump(key, JSON_COMPACT) : NULL;
     json_decref(key);
     return text;
 }

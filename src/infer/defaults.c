@@ -128,7 +128,7 @@ static oc_status add_line(defaults *x, bool warning, oc_error *err, const char *
 
 /* What a key says, as JSON, cut. */
 static void value_text(const json_t *v, char out[64]) {
-    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
+    char *text = oc_json_dump(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
     snprintf(out, 64, "%.60s%s", text != NULL ? text : "?",
              text != NULL && strlen(text) > 60 ? "..." : "");
     free(text);

@@ -2,6 +2,8 @@
  * what happens anyway, or is refused by name. */
 #include "infer/request.h"
 
+#include "base/json.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -140,7 +142,7 @@ typedef struct taking {
 } taking;
 
 static oc_status wrong(const taking *t, const char *key, const json_t *v, const char *due) {
-    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = oc_json_dump(v, JSON_ENCODE_ANY | JSON_COMPACT);
     oc_status s = oc_fail(t->err, OC_E_INVALID, "%s: \"%s\" is %.40s, not %s", t->where, key,
                           text != NULL && strlen(text) <= 40 ? text : oc_json_type_name(v), due);
     free(text);

@@ -411,7 +411,8 @@ OC_NODISCARD oc_status oc_plan_add_poison(oc_plan_set *s, uint16_t poison_body, 
  * access. */
 OC_NODISCARD oc_status oc_plan_verify(const oc_plan_set *s, oc_error *err);
 /* The least arena that any allocation of these buffers could have: per tier, the maximum over time
- * of the bytes of live values (slots of a pool count as live throughout), in bytes. */
+ * of the bytes of live values (slots of a pool count as live throughout), in bytes. UINT64_MAX: no
+ * memory. */
 uint64_t oc_plan_lower_bound(const oc_plan_set *s, oc_tier tier);
 uint64_t oc_plan_bytes(const oc_plan_set *s, oc_tier tier,
                        oc_use use); /* buffers of this use, both copies */

@@ -90,7 +90,7 @@ static json_t *config_json(void) {
 
 /* Takes root. */
 static oc_status save(json_t *root, const char *dir, const char *name, oc_error *err) {
-    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2)), *path = NULL;
+    char *text = root == NULL ? NULL : oc_json_dump(root, JSON_INDENT(2)), *path = NULL;
     json_decref(root);
     if (asprintf(&path, "%s/%s", dir, name) < 0) path = NULL;
     oc_status s;

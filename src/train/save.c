@@ -76,7 +76,7 @@ static oc_status write_config(const oc_setup *setup, const char *dir, oc_error *
     OC_TRY(oc_json_parse(&root, f->data, f->bytes, oc_source_config_path(setup->source), 1,
                          OC_JSON_NO_NUL, err));
     char *text = set_dtype(root, torch_name(setup->dtype))
-                     ? json_dumps(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER)
+                     ? oc_json_dump(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER)
                      : NULL;
     json_decref(root);
     if (!text) return oc_fail(err, OC_E_MEMORY, "no memory for config.json");
