@@ -1,8 +1,8 @@
 # A thin front to CMake. What is built lies in $(BUILD); the program is $(BUILD)/outcore, and ./outcore
 # links to it.
 #
-#   make            build outcore                make lint      format, layers, warnings, clang-tidy
-#   make deps       install what is missing      make sanitize  suites under asan + ubsan, then tsan
+#   make            build outcore                make lint      format, layers, warnings, clang-tidy of what changed
+#   make deps       install what is missing      make sanitize  suites under asan + ubsan and tsan, gcc and clang
 #   make test       deps, build, all tests       make format    apply clang-format
 #   make demo       first result, repeatable     make bench     measurements
 #   make fuzz       hours of fuzzing, by name    make coverage  of the parsers by their corpora
@@ -63,4 +63,4 @@ install: configure
 	@$(CMAKE) --install $(BUILD) --prefix $(PREFIX)
 
 clean:
-	rm -rf build build-asan build-tsan build-fuzz build-coverage build-lint-gcc build-lint-clang outcore
+	rm -rf build build-asan-* build-tsan-* build-fuzz build-coverage build-lint-gcc build-lint-clang outcore

@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHAPES = 4, COUNTS = 8, ROUNDS_MOST = 51, COPIES = 8 };
+enum { SHAPES = 4, COUNTS = 9, ROUNDS_MOST = 51, COPIES = 8 };
 
 static const struct {
     int64_t n, k;
 } shapes[SHAPES] = {{2560, 2048}, {2048, 2048}, {11264, 2048}, {2048, 5632}};
-static const int64_t counts[COUNTS] = {1, 2, 4, 8, 16, 32, 64, 128};
+static const int64_t counts[COUNTS] = {1, 2, 4, 8, 16, 32, 64, 128, 512};
 
 typedef struct weights {
     oc_dtype t;
@@ -32,8 +32,8 @@ static void make(weights *s, oc_dtype t) {
             s->w[c][i] = bench_filled(shapes[i].n * shapes[i].k, t);
             s->bytes += (uint64_t)(shapes[i].n * shapes[i].k) * oc_dtype_bytes(t);
         }
-    s->x = bench_filled(128 * 11264, t);
-    s->y = bench_filled(128 * 11264, t);
+    s->x = bench_filled(512 * 11264, t);
+    s->y = bench_filled(512 * 11264, t);
 }
 
 typedef struct reading {

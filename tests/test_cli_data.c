@@ -90,6 +90,30 @@ static void another_tokenizer_takes_its_place(void **state) {
     assert_string_equal(cli_list("o"), "absent");
 }
 
+/* Templates by name are saved as they were, and those of an earlier model do not stay. */
+static void named_templates_go_with_their_model(void **state) {
+    (void)state;
+#define NAMED "additional_chat_templates"
+    make_model("500");
+    cli_text("text.jsonl", "{\"text\": \"Hello\"}\n");
+    mkdir("w/" NAMED, 0700);
+    cli_text("w/" NAMED "/tool_use.jinja", "{{ tools }}");
+    cli_text("w/" NAMED "/rag.jinja", "{{ documents }}");
+    cli_text("w/" NAMED "/notes.txt", "no template");
+    cli_expect("train --init w --data text.jsonl --save-steps 1 --output o " SMALL, 0, "");
+    assert_string_equal(cli_list("o/" NAMED), "rag.jinja tool_use.jinja");
+    assert_string_equal(cli_list("o/checkpoint-1/" NAMED), "rag.jinja tool_use.jinja");
+    assert_true(same_file("o/" NAMED "/tool_use.jinja", "w/" NAMED "/tool_use.jinja"));
+    assert_int_equal(unlink("w/" NAMED "/rag.jinja"), 0);
+    cli_expect("train --init w --data text.jsonl --overwrite --output o " SMALL, 0, "");
+    assert_string_equal(cli_list("o/" NAMED), "tool_use.jinja");
+    cli_remove("w/" NAMED);
+    cli_expect("train --init w --data text.jsonl --overwrite --output o " SMALL, 0, "");
+    assert_string_equal(cli_list("o"), "config.json generation_config.json model.safetensors "
+                                       "run.json tokenizer.json tokenizer_config.json");
+    cli_remove("o");
+}
+
 /* A tokenizer may know more than the model, until a row holds it. */
 static void ids_beyond_the_model_are_named(void **state) {
     (void)state;
@@ -132,6 +156,28 @@ static void a_directory_of_all_kinds_is_read(void **state) {
     mkdir("nothing", 0700);
     cli_expect("train --init m --data nothing --output o " SMALL, 2, "nothing holds no data file");
     assert_string_equal(cli_list("o"), "absent");
+}
+
+/* What `git clone` leaves of large files without git-lfs. */
+static void a_pointer_in_a_file_s_place_is_told(void **state) {
+    (void)state;
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
+                                  "oid sha256:0a\nsize 12\n";
+    make_model("500");
+    mkdir("lfs", 0700);
+    static const char *const files[] = {"lfs/d.txt", "lfs/d.jsonl", "lfs/d.json.gz"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char line[128], words[256];
+        cli_text(files[i], pointer);
+        snprintf(line, sizeof line, "train --init w --output p " SMALL "--data %s", files[i]);
+        snprintf(words, sizeof words,
+                 "%s is a git-lfs pointer, not the file itself; fetch it with: git -C lfs lfs pull",
+                 files[i]);
+        cli_expect(line, 2, words);
+        assert_false(cli_exists("p/config.json"));
+    }
+    cli_text("lfs/tokenizer.json", pointer);
+    cli_expect("tokenize --tokenizer lfs --text x", 2, "lfs/tokenizer.json is a git-lfs pointer");
 }
 
 /* What the template leaves out stops every command that reads rows, until that is what is wanted.
@@ -202,8 +248,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_keeps_its_tokenizer),
         cmocka_unit_test(another_tokenizer_takes_its_place),
+        cmocka_unit_test(named_templates_go_with_their_model),
         cmocka_unit_test(ids_beyond_the_model_are_named),
         cmocka_unit_test(a_directory_of_all_kinds_is_read),
+        cmocka_unit_test(a_pointer_in_a_file_s_place_is_told),
         cmocka_unit_test(messages_that_are_lost_stop_a_run),
         cmocka_unit_test(a_row_beyond_the_budget_is_refused),
         cmocka_unit_test(run_json_knows_nothing_of_tokenize),

@@ -26,9 +26,15 @@ static void copy(const char *from, const char *to) {
     cli_text(to, x);
 }
 
-static const char *const beside[] = {"tokenizer.json",         "tokenizer_config.json",
-                                     "generation_config.json", "chat_template.jinja",
-                                     "chat_template.json",     "vocab.json"};
+#define TEMPLATES "additional_chat_templates"
+static const char *const beside[] = {"tokenizer.json",
+                                     "tokenizer_config.json",
+                                     "generation_config.json",
+                                     "chat_template.jinja",
+                                     "chat_template.json",
+                                     "vocab.json",
+                                     TEMPLATES "/tool_use.jinja",
+                                     TEMPLATES "/rag.jinja"};
 enum { BESIDE = sizeof beside / sizeof *beside };
 
 /* s: a model directory with all that may stand beside; k: a copy of it. */
@@ -40,9 +46,13 @@ static void make_source(void) {
         cli_text("k/chat_template.jinja", "{{ messages[0].content }}");
         cli_text("k/chat_template.json", "{\"chat_template\": \"x\"}\n");
         cli_text("k/vocab.json", "{\"a\": 0}\n");
+        assert_int_equal(mkdir("k/" TEMPLATES, 0700), 0);
+        cli_text("k/" TEMPLATES "/tool_use.jinja", "{{ tools }}{{ messages[0].content }}");
+        cli_text("k/" TEMPLATES "/rag.jinja", "{{ documents }}");
     }
     cli_remove("s");
     assert_int_equal(mkdir("s", 0700), 0);
+    assert_int_equal(mkdir("s/" TEMPLATES, 0700), 0);
     copy("k/config.json", "s/config.json");
     for (int i = 0; i < BESIDE; i++) {
         snprintf(from, sizeof from, "k/%s", beside[i]);

@@ -98,7 +98,7 @@ static void every_family_goes_on_as_transformers_does(void **state) {
         generate_release(x, n);
     }
     assert_true(all >= 300);
-    assert_true(whole >= all * 95 / 100);
+    assert_int_equal(whole, all); /* no two logits of these texts are that near */
 }
 
 /* The same to the bit wherever weights live, however they get there, on however many threads. */
@@ -163,6 +163,7 @@ static void a_sequence_does_not_depend_on_its_company(void **state) {
         }
         /* all but the last token as a prompt: one fresh forward */
         for (int32_t i = 0; i < n; i++) {
+            free(y[i].logits);
             y[i] = x[i];
             y[i].logits = NULL;
             y[i].n_prompt = x[i].n_ids - 1;

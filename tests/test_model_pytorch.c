@@ -411,7 +411,7 @@ static void compare(const fixture *f, const char *device, const results *r) {
  */
 
 static void run_with(fixture *f, oc_device *device, int64_t tile) {
-    oc_program_shape s = {f->model, device, OC_F32, f->batch, f->seq, tile};
+    oc_program_shape s = {f->model, device, OC_F32, f->batch, f->seq, tile, OC_GEMM_TILED};
     oc_program_batch b = {f->tokens, f->labels, f->positions, f->doc_start};
     buffers x;
     results r = {0};

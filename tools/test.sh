@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# test.sh BUILD [ctest options]: runs the tests of a build folder and says how many there were.
+# test.sh BUILD [ctest options]: runs the tests of a build folder, as many side by side as there are
+# cores (JOBS), and says how many there were.
 set -euo pipefail
 
 build=$1
 shift
 status=0
-ctest --test-dir "$build" --output-on-failure --no-tests=error "$@" || status=$?
+ctest --test-dir "$build" -j "${JOBS:-$(nproc)}" --output-on-failure --no-tests=error "$@" || status=$?
 
 # cmocka tells each test by name; a program is what ctest counts.
 log=$build/Testing/Temporary/LastTest.log

@@ -13,7 +13,11 @@ have transformers || "$dir/bin/pip" install transformers
 have setuptools || "$dir/bin/pip" install setuptools wheel
 # Its setup imports torch, so it is built in this environment; only CPU operations are wanted.
 have deepspeed || DS_ACCELERATOR=cpu "$dir/bin/pip" install --no-build-isolation deepspeed
+have accelerate || "$dir/bin/pip" install accelerate
+have gguf || "$dir/bin/pip" install gguf
+# Compiled here, for this processor's instructions.
+have llama_cpp || CMAKE_ARGS=-DGGML_NATIVE=ON "$dir/bin/pip" install --no-binary llama-cpp-python llama-cpp-python
 "$dir/bin/python" - <<'P'
 import importlib.metadata as m
-print({name: m.version(name) for name in ("torch", "transformers", "deepspeed")})
+print({name: m.version(name) for name in ("torch", "transformers", "deepspeed", "accelerate", "llama-cpp-python")})
 P

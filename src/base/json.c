@@ -6,9 +6,129 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- memory ----
+ *
+ * Where the library has no memory inside a document it takes the text for ended, leaves a member
+ * out, or crashes. So its allocator is watched, and has a reserve to end on: the text ends soon
+ * after the first failure, and a document for which there was not enough is no document. */
+
+enum { RESERVE_BYTES = 256 << 10, CHUNK_BYTES = 256 };
+
+static struct {
+    pthread_once_t once;
+    pthread_mutex_t lock; /* one thread at a time lives on the reserve */
+    json_malloc_t malloc;
+    json_free_t free;
+    _Alignas(16) char reserve[RESERVE_BYTES];
+    size_t used;
+} allocator = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+static _Thread_local bool reading, starved; /* a document; and there was no memory for it */
+
+static void *from_reserve(size_t n) {
+    size_t size = (n + 15) / 16 * 16;
+    if (!starved) (void)pthread_mutex_lock(&allocator.lock);
+    starved = true;
+    if (size > RESERVE_BYTES - allocator.used) return NULL;
+    void *p = allocator.reserve + allocator.used;
+    allocator.used += size;
+    return p;
+}
+
+static void *watched_malloc(size_t n) {
+    void *p = allocator.malloc(n);
+    return p || !reading ? p : from_reserve(n);
+}
+
+static void watched_free(void *p) {
+    const char *at = p, *first = allocator.reserve;
+    if (at < first || at >= first + RESERVE_BYTES) allocator.free(p);
+}
+
+static void watch_allocator(void) {
+    json_get_alloc_funcs(&allocator.malloc, &allocator.free);
+    json_set_alloc_funcs(watched_malloc, watched_free);
+}
+
+typedef struct source {
+    size_t (*read)(void *to, size_t n, void *data);
+    void *data;
+} source;
+
+/* A little at a time, so that little is asked of the reserve. */
+static size_t read_watched(void *to, size_t n, void *data) {
+    const source *s = data;
+    if (starved) return (size_t)-1;
+    return s->read(to, n < CHUNK_BYTES ? n : CHUNK_BYTES, s->data);
+}
+
+static void begin_watch(void) {
+    (void)pthread_once(&allocator.once, watch_allocator);
+    reading = true;
+}
+
+/* Whether there was memory for all since the beginning. What lies in the reserve is gone. */
+static bool end_watch(void) {
+    reading = false;
+    if (!starved) return true;
+    allocator.used = 0;
+    starved = false;
+    (void)pthread_mutex_unlock(&allocator.lock);
+    return false;
+}
+
+static json_t *read_document(source s, size_t flags, json_error_t *e) {
+    begin_watch();
+    json_t *root = json_load_callback(read_watched, &s, flags, e);
+    reading = false;
+    if (starved) json_decref(root);
+    if (end_watch()) return root;
+    e->text[JSON_ERROR_TEXT_LENGTH - 1] = json_error_out_of_memory;
+    return NULL;
+}
+
+char *oc_json_dump(const json_t *value, size_t flags) {
+    begin_watch();
+    char *text = json_dumps(value, flags);
+    reading = false;
+    if (starved) watched_free(text);
+    return end_watch() ? text : NULL;
+}
+
+typedef struct text_left {
+    const char *at;
+    size_t n;
+} text_left;
+
+static size_t read_text(void *to, size_t n, void *data) {
+    text_left *t = data;
+    size_t some = n < t->n ? n : t->n;
+    memcpy(to, t->at, some);
+    t->at += some;
+    t->n -= some;
+    return some;
+}
+
+json_t *oc_json_of(const char *bytes, size_t n, size_t flags, bool *no_memory) {
+    json_error_t e;
+    json_t *root = oc_json_read(bytes, n, flags, &e);
+    if (no_memory) *no_memory = !root && json_error_code(&e) == json_error_out_of_memory;
+    return root;
+}
+
+json_t *oc_json_read(const char *bytes, size_t n, size_t flags, json_error_t *e) {
+    text_left t = {n > 0 ? bytes : "", n};
+    return read_document((source){read_text, &t}, flags, e);
+}
+
+static oc_status no_memory(const char *file, oc_error *err) {
+    return oc_fail(err, OC_E_MEMORY, "%s: no memory to read this JSON", file);
+}
 
 const char *oc_json_type_name(const json_t *value) {
     if (!value) return "nothing";
@@ -41,8 +161,7 @@ static size_t flags(oc_json_text text) {
 
 static oc_status parse_failure(const json_error_t *e, const char *file, uint64_t first_line,
                                oc_error *err) {
-    if (json_error_code(e) == json_error_out_of_memory)
-        return oc_fail(err, OC_E_MEMORY, "%s: no memory to read this JSON", file);
+    if (json_error_code(e) == json_error_out_of_memory) return no_memory(file, err);
     uint64_t line = first_line - 1 + (uint64_t)(e->line > 0 ? e->line : 1);
     return oc_fail(err, OC_E_FORMAT, "%s:%" PRIu64 ":%d: not valid JSON: %s", file, line,
                    e->column > 0 ? e->column : 1, e->text);
@@ -51,19 +170,19 @@ static oc_status parse_failure(const json_error_t *e, const char *file, uint64_t
 oc_status oc_json_parse(json_t **out, const char *bytes, size_t n, const char *file, uint64_t line,
                         oc_json_text text, oc_error *err) {
     json_error_t e;
-    *out = json_loadb(bytes, n, flags(text), &e);
+    *out = oc_json_read(bytes, n, flags(text), &e);
     return *out ? OC_OK : parse_failure(&e, file, line, err);
 }
 
 /* jansson's callback cannot tell a read error from the end of the file in a way that keeps errno,
  * so it is kept beside. */
-typedef struct source {
+typedef struct file_source {
     FILE *f;
     int errno_value;
-} source;
+} file_source;
 
 static size_t read_some(void *buffer, size_t size, void *data) {
-    source *s = data;
+    file_source *s = data;
     size_t n = fread(buffer, 1, size, s->f);
     if (n == 0 && ferror(s->f)) {
         s->errno_value = errno ? errno : EIO;
@@ -76,14 +195,14 @@ oc_status oc_json_load(json_t **out, const char *file, oc_json_text text, oc_err
     *out = NULL;
     int fd = -1;
     OC_TRY(oc_fs_open_read(&fd, file, err));
-    source s = {fdopen(fd, "r"), 0};
+    file_source s = {fdopen(fd, "r"), 0};
     if (!s.f) {
         oc_status st = oc_fail_errno(err, OC_E_IO, errno, "%s: cannot be opened", file);
         (void)close(fd);
         return st;
     }
     json_error_t e;
-    json_t *root = json_load_callback(read_some, &s, flags(text), &e);
+    json_t *root = read_document((source){read_some, &s}, flags(text), &e);
     fclose(s.f);
     if (s.errno_value) {
         json_decref(root);
@@ -227,4 +346,42 @@ json_t *oc_json_with(json_t *object, const char *key, json_t *value) {
 
 json_t *oc_json_append(json_t *array, json_t *value) {
     return whole(array, json_array_append_new(array, value) != 0);
+}
+
+oc_status oc_json_print(const json_t *value, size_t flags, FILE *to, oc_error *err) {
+    char *text = oc_json_dump(value, flags);
+    if (!text) return oc_fail(err, OC_E_MEMORY, "no memory to write a result");
+    bool done = fputs(text, to) >= 0 && fputc('\n', to) != EOF;
+    free(text);
+    if (done) return OC_OK;
+    return oc_fail(err, OC_E_IO, "the result could not be written to standard output");
+}
+
+/* Bytes that follow the first of a character; -1: none begins so. */
+static int bytes_behind(unsigned char c) {
+    return c < 0x80                ? 0
+           : c >= 0xc2 && c < 0xe0 ? 1
+           : c >= 0xe0 && c < 0xf0 ? 2
+           : c >= 0xf0 && c < 0xf5 ? 3
+                                   : -1;
+}
+
+/* The least and the largest second byte: neither longer than need be, nor a half of a pair, nor
+ * beyond the last character. */
+static bool second_fits(unsigned char first, unsigned char second) {
+    unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    return second >= least && second <= most;
+}
+
+bool oc_json_is_text(const char *text) {
+    const unsigned char *p = (const unsigned char *)text;
+    while (*p) {
+        int n = bytes_behind(*p);
+        if (n < 0 || (n > 0 && !second_fits(p[0], p[1]))) return false;
+        for (int i = 2; i <= n; i++)
+            if ((p[i] & 0xc0) != 0x80) return false;
+        p += n + 1;
+    }
+    return true;
 }

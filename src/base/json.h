@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* What a missing key means. A null counts as missing when the key is optional. */
 typedef enum oc_json_need { OC_JSON_OPTIONAL, OC_JSON_REQUIRED } oc_json_need;
@@ -32,6 +33,12 @@ OC_NODISCARD oc_status oc_json_load(json_t **out, const char *file, oc_json_text
 /* Of n bytes that came from `file`; the first line of the text is `line` of it (for JSON Lines). */
 OC_NODISCARD oc_status oc_json_parse(json_t **out, const char *bytes, size_t n, const char *file,
                                      uint64_t line, oc_json_text text, oc_error *err);
+
+/* As jansson's json_loadb(), which must not be called: where memory fails inside a document that
+ * may give another one, or crash. Here it gives NULL, and e has json_error_out_of_memory. */
+json_t *oc_json_read(const char *bytes, size_t n, size_t flags, json_error_t *e);
+/* The same for whoever wants to know no more than that. no_memory may be NULL. */
+json_t *oc_json_of(const char *bytes, size_t n, size_t flags, bool *no_memory);
 
 /* --- Members of an object. A missing optional key leaves *out as it is, so set the default there
  * first. A value of another type is an error that names file, key and the type expected. Strings,
@@ -66,6 +73,14 @@ OC_NODISCARD oc_status oc_json_check_keys(const json_t *object, const char *file
 
 json_t *oc_json_with(json_t *object, const char *key, json_t *value);
 json_t *oc_json_append(json_t *array, json_t *value);
+
+/* As jansson's json_dumps(), which must not be called: where memory fails it leaves a piece out.
+ * NULL: no memory. free() it. */
+char *oc_json_dump(const json_t *value, size_t flags);
+/* The value and a line end; flags as json_dumps() has them. */
+OC_NODISCARD oc_status oc_json_print(const json_t *value, size_t flags, FILE *to, oc_error *err);
+/* Whether a text may be a JSON string: valid UTF-8. */
+bool oc_json_is_text(const char *text);
 
 /* "an object", "a string", ... for messages. */
 const char *oc_json_type_name(const json_t *value);

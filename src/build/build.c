@@ -312,6 +312,7 @@ static oc_status open_build(build *b, const oc_build_spec *spec, oc_build_ids *i
     allocate(b);
     if (b->failed) return no_memory(err);
     oc_build_buffers(b);
+    if (oc_plan_builder_starved(b->pb)) return no_memory(err);
     oc_build_signatures(b);
     oc_sets_list(b);
     return OC_OK;
@@ -365,7 +366,7 @@ static oc_status measure(build *b, oc_build_bytes *out, oc_error *err) {
     memset(b->lanes, 0, sizeof b->lanes);
     oc_sets_emit(b);
     memcpy(out->step, b->lanes, sizeof out->step);
-    if (b->failed) return no_memory(err);
+    if (b->failed || oc_plan_builder_starved(b->pb)) return no_memory(err);
     out->plan = oc_plan_builder_bytes(b->pb) +
                 b->n_ops * (sizeof(oc_op) + WAITS_PER_OP * sizeof(oc_wait)) +
                 b->n_accesses * sizeof(oc_access);

@@ -90,7 +90,8 @@ int32_t oc_slots_turn(slot_pool *p, uint32_t key, bool make, bool *there) {
     *there = i >= 0;
     if (i < 0) i = victim(p);
     p->content[i] = key;
-    p->wanted[i] = p->next[p->cursor++];
+    p->wanted[i] = p->cursor < p->n_trace ? p->next[p->cursor] : OC_NO_KEY; /* no memory for it */
+    p->cursor++;
     p->used[i] = p->cursor;
     return i;
 }

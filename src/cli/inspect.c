@@ -229,7 +229,10 @@ int oc_cmd_inspect(oc_config *c) {
     int code = OC_EXIT_DONE;
     json_t *out = json_pack("{s:s}", "path", c->path);
     if (!out) {
-        oc_log(OC_LOG_ERROR, "%s: the path is not valid UTF-8", c->path);
+        oc_log(OC_LOG_ERROR,
+               oc_json_is_text(c->path) ? "%s: no memory to look at it"
+                                        : "%s: the path is not valid UTF-8",
+               c->path);
         return OC_EXIT_REFUSED;
     }
     if (inspect(out, c->path, &err) != OC_OK) {
@@ -238,9 +241,8 @@ int oc_cmd_inspect(oc_config *c) {
         return OC_EXIT_REFUSED;
     }
     if (c->json) {
-        bool done = json_dumpf(out, stdout, JSON_INDENT(2)) == 0;
-        if (done) (void)putchar('\n');
-        if (!done) oc_log(OC_LOG_ERROR, "the result could not be written to standard output");
+        bool done = oc_json_print(out, JSON_INDENT(2), stdout, &err) == OC_OK;
+        if (!done) oc_log(OC_LOG_ERROR, "%s", err.message);
         code = done ? OC_EXIT_DONE : OC_EXIT_FAILED;
     } else {
         if (json_object_get(out, "model")) print_model(json_object_get(out, "model"));

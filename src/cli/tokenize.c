@@ -34,7 +34,7 @@ static void print_ids(const int32_t *ids, size_t n) {
 /* As a JSON string of ASCII; what is not UTF-8 cannot be one. */
 static oc_status print_string(const char *text, size_t n, oc_error *err) {
     json_t *v = json_stringn(text, n);
-    char *out = v != NULL ? json_dumps(v, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
+    char *out = v != NULL ? oc_json_dump(v, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
     json_decref(v);
     if (out == NULL)
         return oc_fail(err, OC_E_MEMORY,

@@ -10,13 +10,14 @@
 /* A path need not be UTF-8, and JSON must: then it is null. */
 static bool print_json(const oc_config *c, const oc_outcome *out) {
     json_t *loss = isfinite(out->loss) ? json_real(out->loss) : json_null();
-    json_t *j = json_pack("{s:o?, s:I, s:I, s:I, s:o}", "output", json_string(c->output), "steps",
-                          (json_int_t)out->steps, "skipped", (json_int_t)out->skipped, "tokens",
-                          (json_int_t)out->tokens, "loss", loss);
-    bool done = j && json_dumpf(j, stdout, JSON_REAL_PRECISION(17)) == 0;
-    if (done) (void)putchar('\n');
+    json_t *j = json_pack("{s:o, s:I, s:I, s:I, s:o}", "output",
+                          oc_json_is_text(c->output) ? json_string(c->output) : json_null(),
+                          "steps", (json_int_t)out->steps, "skipped", (json_int_t)out->skipped,
+                          "tokens", (json_int_t)out->tokens, "loss", loss);
+    oc_error err = {OC_OK, "no memory to write a result"};
+    bool done = j && oc_json_print(j, JSON_REAL_PRECISION(17), stdout, &err) == OC_OK;
     json_decref(j);
-    if (!done) oc_log(OC_LOG_ERROR, "the result could not be written to standard output");
+    if (!done) oc_log(OC_LOG_ERROR, "%s", err.message);
     return done;
 }
 

@@ -1,6 +1,7 @@
 #include "config/config.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "config/hub.h"
 #include "config/options.h"
 #include "config/output_names.h"
@@ -424,7 +425,7 @@ oc_status oc_config_write(const oc_config *c, const oc_run_facts *facts, const c
     json_t *root = json_pack("{s:{s:s, s:s, s:o}}", "outcore", "version", OC_VERSION, "command",
                              command_names[c->command], "options", options);
     add_facts(json_object_get(root, "outcore"), facts);
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    char *text = root ? oc_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     if (!text) return oc_fail(err, OC_E_MEMORY, "no memory to write %s", path);
     size_t n = strlen(text);

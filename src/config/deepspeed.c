@@ -1,6 +1,7 @@
 #include "config/deepspeed.h"
 
 #include "base/fs.h"
+#include "base/json.h"
 #include "config/options.h"
 #include "config/problems.h"
 #include "config/relaxed.h"
@@ -161,13 +162,13 @@ static oc_status equals_accepted(reader *r, const oc_key *k, const json_t *v) {
     if (is_auto(v) || json_is_null(v)) return OC_OK;
     for (const char *a = k->accepted; *a;) {
         size_t n = strcspn(a, "|");
-        json_t *accepted = json_loadb(a, n, JSON_DECODE_ANY, NULL);
+        json_t *accepted = oc_json_of(a, n, JSON_DECODE_ANY, NULL);
         bool same = same_value(accepted, v);
         json_decref(accepted);
         if (same) return OC_OK;
         a += n + (a[n] == '|');
     }
-    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+    char *text = oc_json_dump(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
     oc_status s = refuse(r, k->path, text, k->hint);
     free(text);
     return s;
@@ -205,7 +206,7 @@ static oc_status check_listed(reader *r, const oc_key *k, const json_t *v) {
     else
         fits |= json_is_string(v) && is_one_of(e, json_string_value(v));
     if (!fits) {
-        char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+        char *text = oc_json_dump(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
         oc_status s = oc_fail(r->err, OC_E_INVALID, "%s: %s must be %s, not %.80s", r->file,
                               k->path, e, text ? text : oc_json_type_name(v));
         free(text);
@@ -677,7 +678,7 @@ static oc_status read_keys(reader *r) {
 /* What an option that "auto" left alone is now: "" when that is decided later. */
 static void value_text(const oc_config *c, const char *name, char *out, size_t n) {
     json_t *v = oc_option_json(c, option(name));
-    char *text = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : NULL;
+    char *text = v ? oc_json_dump(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : NULL;
     if (strcmp(name, "betas") == 0)
         snprintf(out, n, "%g,%g", c->beta1, c->beta2);
     else if (strcmp(name, "dtype") == 0 && !v)

@@ -5,7 +5,7 @@
 
 /* Options that are read and checked, whose effect is not there yet: each is refused by name. Who
  * gives one its effect takes it off. */
-static const char *const later[] = {"min-new-tokens", "kv-home", "kv-tokens"};
+static const char *const later[] = {"kv-home", "kv-tokens"};
 
 bool oc_config_generates(const oc_config *c) {
     return c->command == OC_CMD_GENERATE || c->command == OC_CMD_PLAN_GENERATE;

@@ -92,8 +92,10 @@ static json_t *call_of(json_t *call) {
 /* The text of a function_call: one call or a list of them. */
 static oc_status calls_of(const json_t *text, const char *key, const char *where, size_t i,
                           json_t **out, oc_error *err) {
-    json_t *value = json_loadb(json_string_value(text), json_string_length(text),
-                               JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+    bool starved;
+    json_t *value = oc_json_of(json_string_value(text), json_string_length(text),
+                               JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &starved);
+    if (starved) return no_memory(where, err);
     json_t *calls = json_array();
     size_t count = json_is_array(value) ? json_array_size(value) : 1;
     bool good = value != NULL && count > 0;
@@ -274,9 +276,11 @@ static oc_status list_of(const json_t *row, const char *key, const char *where, 
     json_t *v = oc_row_member(row, key);
     *out = NULL;
     if (v == NULL || (json_is_string(v) && json_string_length(v) == 0)) return OC_OK;
-    v = json_is_string(v) ? json_loadb(json_string_value(v), json_string_length(v),
-                                       JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL)
+    bool starved = false;
+    v = json_is_string(v) ? oc_json_of(json_string_value(v), json_string_length(v),
+                                       JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &starved)
                           : json_incref(v);
+    if (starved) return no_memory(where, err);
     if (v == NULL)
         return oc_fail(err, OC_E_FORMAT, "%s: \"%s\" is a string, and not JSON", where, key);
     if (json_is_array(v)) {

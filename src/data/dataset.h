@@ -102,7 +102,7 @@ void oc_data_files_release(oc_data_files *f);
 
 /* Whether the file's rows, by its first one, need a tokenizer. A file that cannot be read does not:
  * opening it says why. */
-bool oc_dataset_needs_tokenizer(const char *path);
+OC_NODISCARD oc_status oc_dataset_needs_tokenizer(const char *path, bool *needs, oc_error *err);
 
 /* A row as ids and labels, before packing. Valid during the visit. */
 typedef struct oc_row {

@@ -28,11 +28,11 @@ typedef struct reader {
 /* A row that trains nothing is left out: a token that opens a sequence is never a target (a row
  * that is longer than one begins one, and is cut there), and without packing neither is what a
  * sequence cuts off. */
-static bool trains(const int32_t *labels, size_t n, const oc_packer *p) {
+static bool trains(const oc_encoder *e, size_t begin, size_t n, const oc_packer *p) {
     size_t seq = (size_t)p->seq;
     if (!p->packing && n > seq) n = seq;
     for (size_t i = 1; i < n; i++)
-        if (labels[i] != OC_IGNORE && i % seq != 0) return true;
+        if (e->labels[begin + i] != OC_IGNORE && i % seq != 0) return true;
     return false;
 }
 
@@ -40,7 +40,7 @@ static oc_status take_document(reader *r, size_t begin, size_t end, oc_error *er
     const oc_encoder *e = &r->rows->encoder;
     oc_packer *p = r->rows->packer;
     p->report->rows++;
-    if (!trains(e->labels + begin, end - begin, p)) {
+    if (!trains(e, begin, end - begin, p)) {
         p->report->dropped++;
         return OC_OK;
     }
@@ -261,26 +261,38 @@ oc_status oc_rows_read(oc_rows *rows, const char *path, oc_error *err) {
 
 /* ---- the first row ---- */
 
-static bool is_text(const char *text, size_t n) {
+static oc_status no_memory(const char *path, oc_error *err) {
+    return oc_fail(err, OC_E_MEMORY, "%s: no memory to look at its first row", path);
+}
+
+/* What cannot be read as a row is no text: whoever reads it says why. Memory is another matter. */
+static oc_status is_text(const char *text, size_t n, const char *path, bool *yes, oc_error *err) {
     oc_row_kind kind = {OC_ROW_IDS, false, false};
     char *repaired = NULL;
     size_t m = 0;
-    json_t *row = json_loadb(text, n, JSON_ALLOW_NUL, NULL);
-    if (row == NULL && oc_numbers_repair(text, n, &repaired, &m, NULL) == OC_OK && repaired != NULL)
-        row = json_loadb(repaired, m, JSON_ALLOW_NUL, NULL);
-    bool known = row != NULL && oc_row_kind_of(row, "", &kind, NULL) == OC_OK;
+    bool starved = false;
+    oc_status s = OC_OK;
+    json_t *row = oc_json_of(text, n, JSON_ALLOW_NUL, &starved);
+    if (row == NULL && !starved) s = oc_numbers_repair(text, n, &repaired, &m, NULL);
+    if (row == NULL && s == OC_OK && repaired != NULL)
+        row = oc_json_of(repaired, m, JSON_ALLOW_NUL, &starved);
+    *yes = false;
+    if (row != NULL) s = oc_row_kind_of(row, "", &kind, NULL);
+    if (row != NULL && s == OC_OK) *yes = kind.form != OC_ROW_IDS;
     json_decref(row);
     free(repaired);
-    return known && kind.form != OC_ROW_IDS;
+    return starved || s == OC_E_MEMORY ? no_memory(path, err) : OC_OK;
 }
 
-static bool first_row(oc_lines *in, bool array, const char **text, size_t *n) {
+/* *more false: there is none that can be read. */
+static oc_status first_row(oc_lines *in, bool array, const char **text, size_t *n, bool *more) {
     uint64_t line;
-    bool more;
-    if (array) return oc_lines_element(in, text, n, &line, &more, NULL) == OC_OK && more;
-    while (oc_lines_next(in, text, n, &more, NULL) == OC_OK && more)
-        if (!blank(*text, *n)) return true;
-    return false;
+    oc_status s;
+    *more = false;
+    if (array) return oc_lines_element(in, text, n, &line, more, NULL);
+    while ((s = oc_lines_next(in, text, n, more, NULL)) == OC_OK && *more)
+        if (!blank(*text, *n)) return OC_OK;
+    return s;
 }
 
 /* A row that is too long to be looked at whole: by what of it was read. */
@@ -290,18 +302,29 @@ static bool is_long_text(const oc_lines *in) {
     return n > FIRST_BYTES && memmem(in->buffer + in->begin, n, ids, sizeof ids - 1) == NULL;
 }
 
-bool oc_dataset_needs_tokenizer(const char *path) {
-    oc_file_kind kind = oc_data_file_kind(path);
-    oc_lines in;
+static oc_status look_at(oc_lines *in, oc_file_kind kind, const char *path, bool *needs,
+                         oc_error *err) {
     const char *text;
     size_t n;
-    bool array = false;
-    if (kind == OC_FILE_TXT) return true;
-    if (kind == OC_FILE_OTHER || oc_lines_open(&in, path, NULL) != OC_OK) return false;
-    bool needs = false;
-    oc_lines_limit(&in, FIRST_BYTES);
-    if (kind == OC_FILE_JSONL || oc_lines_is_array(&in, &array, NULL) == OC_OK)
-        needs = first_row(&in, array, &text, &n) ? is_text(text, n) : is_long_text(&in);
+    bool array = false, more = false;
+    oc_lines_limit(in, FIRST_BYTES);
+    oc_status s = kind == OC_FILE_JSONL ? OC_OK : oc_lines_is_array(in, &array, NULL);
+    if (s == OC_OK) s = first_row(in, array, &text, &n, &more);
+    bool beyond = in->end - in->begin > FIRST_BYTES; /* the limit speaks of memory, too */
+    if (s == OC_E_MEMORY && !beyond) return no_memory(path, err);
+    if (s == OC_OK && more) return is_text(text, n, path, needs, err);
+    *needs = is_long_text(in);
+    return OC_OK;
+}
+
+oc_status oc_dataset_needs_tokenizer(const char *path, bool *needs, oc_error *err) {
+    oc_file_kind kind = oc_data_file_kind(path);
+    oc_lines in;
+    *needs = kind == OC_FILE_TXT;
+    if (kind == OC_FILE_TXT || kind == OC_FILE_OTHER) return OC_OK;
+    oc_status s = oc_lines_open(&in, path, NULL);
+    if (s != OC_OK) return s == OC_E_MEMORY ? no_memory(path, err) : OC_OK;
+    s = look_at(&in, kind, path, needs, err);
     oc_lines_close(&in);
-    return needs;
+    return s;
 }

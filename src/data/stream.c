@@ -1,5 +1,7 @@
 #include "data/stream.h"
 
+#include "tensor/foreign.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -59,6 +61,13 @@ static bool ends_with(const char *s, const char *tail) {
     return n > m && strcmp(s + n - m, tail) == 0;
 }
 
+/* Else a model would learn the pointer. */
+static oc_status check_pointer(const oc_stream *s, oc_error *err) {
+    char told[700];
+    if (!oc_foreign_pointer(s->name, s->input, s->end, told, sizeof told)) return OC_OK;
+    return oc_fail(err, OC_E_FORMAT, "%s %s", s->name, told);
+}
+
 /* A damaged .txt.gz must not become a document of noise. */
 static oc_status check_name(const oc_stream *s, oc_error *err) {
     if (s->kind == PLAIN && ends_with(s->name, ".gz"))
@@ -75,6 +84,7 @@ static oc_status start(oc_stream *s, oc_error *err) {
         OC_TRY(fill(s, err));
     s->kind = kind_of(s->input, s->end);
     s->whole = true;
+    OC_TRY(check_pointer(s, err));
     if (s->owned) OC_TRY(check_name(s, err));
     if (s->kind == GZIP && inflateInit2(&s->gzip, GZIP_WINDOW) != Z_OK)
         return oc_fail(err, OC_E_MEMORY, "%s: no memory to decompress it", s->name);

@@ -45,10 +45,8 @@ typedef enum oc_gemm_kernel {
     OC_GEMM_TILED, /* packed panels: for many rows */
     OC_GEMM_FEW,   /* reads b once, as it lies: for few rows, whose time is that of reading b. For
                       products with trans_b alone, without accumulate */
-    OC_GEMM_AUTO   /* FEW up to OC_GEMM_FEW_ROWS rows (a third of fp32), where it can, else TILED */
+    OC_GEMM_AUTO   /* FEW up to as many rows as it is faster for, where it can, else TILED */
 } oc_gemm_kernel;
-
-enum { OC_GEMM_FEW_ROWS = 24 };
 
 /* c[M,N] = op(a)[M,K] op(b)[K,N] (+ bias[N]) (+ residual[M,N]) (+ c when accumulate).
  * a and b may differ in dtype. c is fp32 or the compute dtype. bias and residual, when given, have

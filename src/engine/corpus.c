@@ -63,10 +63,14 @@ static void note_eos(const oc_tokenizer *t, const char *dir) {
                dir);
 }
 
-static const char *first_text(const oc_data_files *f) {
-    for (int32_t i = 0; i < f->n; i++)
-        if (oc_dataset_needs_tokenizer(f->paths[i])) return f->paths[i];
-    return NULL;
+/* *text: the first of them that needs a tokenizer, or as it was. */
+static oc_status first_text(const oc_data_files *f, const char **text, oc_error *err) {
+    bool needs = false;
+    for (int32_t i = 0; i < f->n && !*text; i++) {
+        OC_TRY(oc_dataset_needs_tokenizer(f->paths[i], &needs, err));
+        if (needs) *text = f->paths[i];
+    }
+    return OC_OK;
 }
 
 static oc_status open_files_of(oc_setup *s, oc_error *err) {
@@ -107,8 +111,9 @@ oc_status oc_corpus_open_tokenizer(oc_setup *s, oc_error *err) {
     const oc_config *c = s->config;
     bool found = false, data = s->files.n + s->eval_files.n > 0, asked = asks_for_bytes(c);
     if (!data && !c->tokenizer) return OC_OK;
-    const char *text = first_text(&s->files);
-    if (!text) text = first_text(&s->eval_files);
+    const char *text = NULL;
+    OC_TRY(first_text(&s->files, &text, err));
+    OC_TRY(first_text(&s->eval_files, &text, err));
     if (!asked) OC_TRY(has_tokenizer(c, &found, err));
     if (s->source) found = oc_source_has_tokenizer(s->source);
     if (!asked && data && !text) return OC_OK;

@@ -15,6 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 
+oc_status oc_place_note(const oc_setup *s, oc_status st) {
+    if (st == OC_E_MEMORY) *s->starved = true;
+    return st;
+}
+
 /* Of the executor only
  * the trace and the lists of ops are of any size. */
 oc_status oc_place_measure(const oc_setup *s, const oc_placement *p, uint64_t bytes[OC_TIER_COUNT],
@@ -22,7 +27,7 @@ oc_status oc_place_measure(const oc_setup *s, const oc_placement *p, uint64_t by
     oc_build_spec spec = s->build;
     oc_build_bytes b;
     spec.place = *p;
-    OC_TRY(oc_build_measure(&spec, &b, err));
+    OC_TRY(oc_place_note(s, oc_build_measure(&spec, &b, err)));
     memcpy(bytes, b.arena, sizeof b.arena);
     uint64_t trace = s->config->trace_path ? s->config->trace_bytes : 0;
     bytes[OC_TIER_HOST] += b.plan + trace + oc_setup_text_bytes(s, &spec) + s->staging_bytes;
@@ -122,6 +127,7 @@ static const char *text_part(const oc_setup *s, const oc_placement *p, uint64_t 
 }
 
 oc_status oc_place_refuse(const oc_setup *s, const oc_placement *p, oc_error *err) {
+    if (s->no_memory) return oc_fail(err, OC_E_MEMORY, "no memory to plan the run in");
     uint64_t need[OC_TIER_COUNT];
     char a[32], b[32], c[32], text[96];
     OC_TRY(oc_place_measure(s, p, need, err));
@@ -169,7 +175,8 @@ static bool open_shop(const oc_setup *s, const oc_placement *p, shop *x) {
     uint64_t all[OC_TIER_COUNT];
     *x = (shop){.s = s};
     spec.place = *p;
-    if (oc_place_measure(s, p, all, NULL) != OC_OK || oc_build_layout(&spec, &b, NULL) != OC_OK)
+    if (oc_place_measure(s, p, all, NULL) != OC_OK ||
+        oc_place_note(s, oc_build_layout(&spec, &b, NULL)) != OC_OK)
         return false;
     x->beside = all[OC_TIER_HOST] - b.arena[OC_TIER_HOST];
     return true;
@@ -179,7 +186,7 @@ static bool affords(const shop *x, const oc_placement *p) {
     oc_build_spec spec = x->s->build;
     oc_build_bytes b;
     spec.place = *p;
-    if (oc_build_layout(&spec, &b, NULL) != OC_OK) return false;
+    if (oc_place_note(x->s, oc_build_layout(&spec, &b, NULL)) != OC_OK) return false;
     b.arena[OC_TIER_HOST] += x->beside;
     return oc_place_fits(x->s, b.arena);
 }
@@ -315,7 +322,7 @@ static double seconds_of(const oc_setup *s, const oc_placement *p) {
     oc_build_bytes b;
     double most = 0, sum = 0;
     spec.place = *p;
-    if (oc_build_measure(&spec, &b, NULL) != OC_OK) return HUGE_VAL;
+    if (oc_place_note(s, oc_build_measure(&spec, &b, NULL)) != OC_OK) return HUGE_VAL;
     for (int l = 0; l < OC_LANE_COUNT; l++) {
         double t = lane_seconds(s, l, &b.step[l]);
         sum += t;
@@ -405,7 +412,7 @@ static void describe_next(oc_setup *s, const oc_homes_wish *w) {
 }
 
 /* Which blocks are at home on the device, and with what. */
-const char *oc_place_describe_homes(const oc_setup *s, char *buf, size_t n) {
+static const char *describe_homes(const oc_setup *s, char *buf, size_t n) {
     int32_t weights = 0, optimizers = 0, frozen = 0, blocks = s->model->n_blocks;
     for (int32_t i = 0; i < blocks; i++) {
         weights += s->homes[i].weight != OC_TIER_HOST;
@@ -455,7 +462,7 @@ static void describe(oc_setup *s) {
                        "%s, %d weight slots, %d gradient slabs, activation "
                        "checkpoints on the %s, kept for the backward: %s, "
                        "micro-batches %s groups of %d, pieces of %llu elements%s",
-                       oc_place_describe_homes(s, homes, sizeof homes), p->slots, p->slabs,
+                       describe_homes(s, homes, sizeof homes), p->slots, p->slabs,
                        p->act_slots ? "host" : "device", kept,
                        p->interleave ? "interleaved in" : "in", p->group,
                        (unsigned long long)p->piece_elements, early);

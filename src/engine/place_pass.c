@@ -175,7 +175,7 @@ static oc_pass_estimate estimate_pass(const oc_setup *s, const oc_placement *p, 
     oc_pass_estimate e = {.link = HUGE_VAL};
     spec.place = *p;
     spec.seq = 1; /* rows of embeddings count little */
-    if (oc_build_measure(&spec, &b, NULL) != OC_OK) return e;
+    if (oc_place_note(s, oc_build_measure(&spec, &b, NULL)) != OC_OK) return e;
     double keys = s->wish.prompt + s->wish.answer / 2;
     double kv = n * keys * (double)s->build.pass.page_bytes / s->build.pass.page_tokens *
                 s->model->n_layers;
@@ -254,21 +254,53 @@ static int32_t rows_of(const oc_setup *s, int64_t batch) {
     return (int32_t)((batch + s->build.micros - 1) / s->build.micros);
 }
 
+static const char *bound_by(const oc_pass_estimate *e) {
+    if (e->link >= e->arithmetic && e->link >= e->memory) return "the link";
+    return e->arithmetic >= e->memory ? "arithmetic" : "memory";
+}
+
 static void describe(oc_setup *s, const option *x, bool chosen) {
-    char homes[160];
+    char homes[96];
     const oc_pass_estimate *e = &s->estimate;
-    const char *bound = e->link >= e->arithmetic && e->link >= e->memory ? "the link"
-                        : e->arithmetic >= e->memory                     ? "arithmetic"
-                                                                         : "memory";
+    (void)snprintf(homes, sizeof homes, "the weights of %d of %d blocks stay on the device",
+                   x->resident, s->model->n_blocks);
     (void)snprintf(s->choice, sizeof s->choice,
                    "batch %d%s in %d group(s), %lld tokens a pass, %d pages of %d tokens; %s, %d "
                    "weight slots; an estimated %.3g tokens/s, bound by %s",
                    x->rows * s->build.micros, chosen ? " (auto)" : "", s->build.micros,
                    (long long)s->build.seq * s->build.micros, s->build.pass.pages * s->build.micros,
                    s->build.pass.page_tokens,
-                   x->place.resident ? "all weights at home where they are used"
-                                     : oc_place_describe_homes(s, homes, sizeof homes),
-                   s->build.place.slots, e->tokens_per_second, bound);
+                   x->place.resident ? "all weights at home where they are used" : homes,
+                   s->build.place.slots, e->tokens_per_second, bound_by(e));
+}
+
+/* ---- the trade ---- */
+
+static oc_pass_trade trade_of(oc_setup *s, const option *x) {
+    const oc_pass_spec *p = &s->build.pass;
+    uint64_t bytes[OC_TIER_COUNT] = {0}, layers = (uint64_t)s->model->n_layers;
+    if (oc_place_measure(s, &x->place, bytes, NULL) != OC_OK) bytes[OC_TIER_DEVICE] = 0;
+    return (oc_pass_trade){.batch = x->rows * s->build.micros,
+                           .fits = x->fits,
+                           .resident = x->place.resident ? s->model->n_blocks : x->resident,
+                           .device_bytes = bytes[OC_TIER_DEVICE],
+                           .kv_bytes = (uint64_t)p->pages * p->page_bytes * layers *
+                                       (uint64_t)s->build.micros,
+                           .estimate = x->estimate,
+                           .bound_by = bound_by(&x->estimate)};
+}
+
+int32_t oc_setup_trades(oc_setup *s, oc_pass_trade *out, int32_t most) {
+    int32_t n = 0, rows = s->build.pass.rows;
+    int64_t all = (int64_t)s->wish.sequences, last = all > 0 && all < BATCH_MOST ? all : BATCH_MOST;
+    for (int64_t batch = 1; n < most; batch *= 2) {
+        option x = consider(s, rows_of(s, batch < last ? batch : last));
+        out[n++] = trade_of(s, &x);
+        if (!x.fits || batch >= last) break;
+    }
+    option chosen = consider(s, rows);
+    (void)adopt(s, &chosen);
+    return n;
 }
 
 static oc_status find_minimum(oc_setup *s, oc_placement *least, oc_error *err) {

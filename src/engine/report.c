@@ -29,6 +29,7 @@ static void print_tier(const oc_setup *s, oc_tier tier, FILE *to) {
 
 static double ratio(const oc_setup *s, oc_tier tier) {
     uint64_t bound = oc_plan_lower_bound(s->set, tier);
+    if (bound == UINT64_MAX) *s->starved = true;
     return bound ? (double)s->set->arena_bytes[tier] / (double)bound : 1.0;
 }
 
@@ -36,10 +37,15 @@ void oc_setup_print(const oc_setup *s, FILE *to) {
     char a[32], b[32];
     uint64_t device = oc_setup_tier_bytes(s, OC_TIER_DEVICE);
     uint64_t sum = device + oc_setup_tier_bytes(s, OC_TIER_HOST) + s->foreign_bytes;
-    (void)fprintf(to, "%s, %llu parameters, %s, %lld x %d sequences of %lld tokens a step\n",
-                  s->model->architecture, (unsigned long long)s->model->parameters,
-                  oc_dtype_name(s->dtype), (long long)s->build.batch, s->build.micros,
-                  (long long)s->build.seq);
+    (void)fprintf(to, "%s, %llu parameters, %s, ", s->model->architecture,
+                  (unsigned long long)s->model->parameters, oc_dtype_name(s->dtype));
+    if (s->generator)
+        (void)fprintf(to, "%d x %d sequences of at most %lld tokens, %lld tokens a pass\n",
+                      s->build.micros, s->build.pass.rows, (long long)s->wish.longest,
+                      (long long)s->build.seq * s->build.micros);
+    else
+        (void)fprintf(to, "%lld x %d sequences of %lld tokens a step\n", (long long)s->build.batch,
+                      s->build.micros, (long long)s->build.seq);
     (void)fprintf(to, "placement: %s\n", s->choice);
     (void)fprintf(to, "device: cpu, %d threads, %s\nbytes, rank 0 of 1:\n", oc_pool_cores(s->pool),
                   oc_device_kernels(s->device));
@@ -146,7 +152,9 @@ static json_t *waiting_json(const oc_setup *s) {
     return waiting;
 }
 
-oc_status oc_setup_print_json(const oc_setup *s, FILE *to, oc_error *err) {
+static json_t *generation_json(oc_setup *s);
+
+oc_status oc_setup_print_json(oc_setup *s, FILE *to, oc_error *err) {
     json_t *tiers = json_object();
     for (int t = 0; t < OC_TIER_COUNT; t++)
         tiers = oc_json_with(tiers, oc_tier_name((oc_tier)t), tier_json(s, (oc_tier)t));
@@ -166,12 +174,60 @@ oc_status oc_setup_print_json(const oc_setup *s, FILE *to, oc_error *err) {
                   "foreign", (json_int_t)s->foreign_bytes, "homes", homes_json(s), "placement",
                   placement, "predicted", "arena_over_lower_bound", "device",
                   ratio(s, OC_TIER_DEVICE), "host", ratio(s, OC_TIER_HOST));
-    if (!root) return oc_fail(err, OC_E_MEMORY, "no memory for the plan's JSON");
-    int failed = json_dumpf(root, to, JSON_INDENT(2));
+    if (s->generator) root = oc_json_with(root, "generation", generation_json(s));
+    if (!root || s->no_memory) {
+        json_decref(root);
+        return oc_fail(err, OC_E_MEMORY, "no memory for the plan's JSON");
+    }
+    oc_status st = oc_json_print(root, JSON_INDENT(2), to, err);
     json_decref(root);
-    if (failed || fputc('\n', to) == EOF)
-        return oc_fail(err, OC_E_IO, "the plan's JSON could not be written to standard output");
-    return OC_OK;
+    return st;
+}
+
+/* ---- the trade of a batch ---- */
+
+enum { TRADES_MOST = 16 };
+
+void oc_setup_print_trades(oc_setup *s, FILE *to) {
+    oc_pass_trade rows[TRADES_MOST];
+    char a[32], b[32], c[32];
+    int32_t n = oc_setup_trades(s, rows, TRADES_MOST);
+    (void)fprintf(to, "batch  resident blocks  keys and values  device memory  fetched a pass  "
+                      "tokens/s (estimate)  bound by\n");
+    for (int32_t i = 0; i < n; i++) {
+        const oc_pass_trade *x = &rows[i];
+        if (!x->fits) {
+            (void)fprintf(to, "%5d  does not fit\n", x->batch);
+            continue;
+        }
+        (void)fprintf(to, "%5d  %8d of %-4d  %15s  %13s  %14s  %19.4g  %s\n", x->batch, x->resident,
+                      s->model->n_blocks, oc_size_format(x->kv_bytes, a, sizeof a),
+                      oc_size_format(x->device_bytes, b, sizeof b),
+                      oc_size_format((uint64_t)x->estimate.link_bytes, c, sizeof c),
+                      x->estimate.tokens_per_second, x->bound_by);
+    }
+}
+
+static json_t *trade_json(const oc_pass_trade *x) {
+    return json_pack("{s:i,s:b,s:i,s:I,s:I,s:I,s:f,s:f,s:f,s:s}", "batch", x->batch, "fits",
+                     x->fits, "resident_blocks", x->resident, "device_bytes",
+                     (json_int_t)x->device_bytes, "kv_cache_bytes", (json_int_t)x->kv_bytes,
+                     "fetched_bytes_per_pass", (json_int_t)x->estimate.link_bytes, "passes",
+                     x->estimate.passes, "pass_seconds", x->estimate.pass_seconds,
+                     "tokens_per_second", x->estimate.tokens_per_second, "bound_by", x->bound_by);
+}
+
+static json_t *generation_json(oc_setup *s) {
+    oc_pass_trade rows[TRADES_MOST];
+    json_t *list = json_array();
+    int32_t n = oc_setup_trades(s, rows, TRADES_MOST);
+    for (int32_t i = 0; i < n; i++)
+        list = oc_json_append(list, trade_json(&rows[i]));
+    return json_pack("{s:i,s:i,s:I,s:I,s:i,s:i,s:o}", "batch", s->build.pass.rows * s->build.micros,
+                     "row_groups", s->build.micros, "tokens_per_pass",
+                     (json_int_t)(s->build.seq * s->build.micros), "longest",
+                     (json_int_t)s->wish.longest, "pages", s->build.pass.pages * s->build.micros,
+                     "page_tokens", s->build.pass.page_tokens, "batches", list);
 }
 
 /* ---- op by op ---- */

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/log.h"
+#include "mem/mem.h"
 #include "model/load.h"
 
 #include <math.h>
@@ -403,6 +404,21 @@ void oc_session_stats(const oc_session *s, oc_lane_stats out[OC_LANE_COUNT]) {
 
 uint64_t oc_session_measured(const oc_session *s, oc_tier tier) {
     return s->memories[tier]->ops->resident(s->memories[tier], NULL);
+}
+
+void oc_session_print_measured(const oc_session *s, FILE *to) {
+    char planned[32], measured[32];
+    for (int i = 0; i < OC_TIER_COUNT; i++) {
+        uint64_t p = s->setup->set->arena_bytes[i];
+        if (p == 0) continue;
+        uint64_t m = oc_session_measured(s, (oc_tier)i);
+        (void)fprintf(to, "%s: %llu bytes planned (%s), %llu measured (%s)\n",
+                      oc_tier_name((oc_tier)i), (unsigned long long)p,
+                      oc_size_format(p, planned, sizeof planned), (unsigned long long)m,
+                      oc_size_format(m, measured, sizeof measured));
+    }
+    (void)fprintf(to, "process: %s resident, seen from outside\n",
+                  oc_size_format(oc_mem_rss(), planned, sizeof planned));
 }
 
 oc_status oc_session_drain(oc_session *s, oc_error *err) { return oc_run_drain(s->run, err); }

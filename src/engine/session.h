@@ -55,6 +55,8 @@ const oc_carry_cell *oc_session_carry(const oc_session *s);
 void oc_session_stats(const oc_session *s, oc_lane_stats out[OC_LANE_COUNT]);
 /* Planned and measured (resident) bytes of a tier's arena. */
 uint64_t oc_session_measured(const oc_session *s, oc_tier tier);
+/* The same of all tiers, and what of the process is resident, a line each. */
+void oc_session_print_measured(const oc_session *s, FILE *to);
 OC_NODISCARD oc_status oc_session_drain(oc_session *s, oc_error *err);
 OC_NODISCARD oc_status oc_session_write_trace(oc_session *s, oc_error *err);
 

@@ -185,6 +185,7 @@ uint64_t oc_setup_text_bytes(const oc_setup *s, const oc_build_spec *b) {
 }
 
 static oc_status build(oc_setup *s, oc_error *err) {
+    if (s->no_memory) return oc_fail(err, OC_E_MEMORY, "no memory to plan the run in");
     OC_TRY(oc_build(&s->build, &s->set, &s->ids, err));
     if (s->config->verify_debug) OC_TRY(oc_plan_add_poison(s->set, OC_BODY_POISON, err));
     oc_run_spec spec = oc_setup_run_spec(s);
@@ -292,6 +293,7 @@ oc_status oc_setup_open_generate(oc_setup **out, const oc_config *config, const 
     if (!s) return oc_fail(err, OC_E_MEMORY, "no memory for the set-up");
     s->config = config;
     s->generator = g;
+    s->starved = &s->no_memory;
     oc_status st = open_all(s, notes, err);
     if (st != OC_OK) {
         oc_setup_close(s);

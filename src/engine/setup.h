@@ -72,6 +72,8 @@ struct oc_setup {
     uint64_t foreign_bytes; /* libraries, code, stacks: measured at start, plus a reserve */
     int64_t global_batch;   /* sequences a step */
     bool train;
+    bool no_memory;   /* to compute a placement in: what came of it is none */
+    bool *starved;    /* that */
     char choice[640]; /* how "auto" was decided, for the log */
 
     const oc_generator *generator; /* NULL: no generation; borrowed */
@@ -88,6 +90,18 @@ OC_NODISCARD oc_status oc_setup_open_generate(oc_setup **out, const oc_config *c
                                               const oc_generator *g, FILE *notes, oc_error *err);
 void oc_setup_close(oc_setup *s);
 
+/* What another batch would cost and give: a row of the trade that `plan generate` shows. */
+typedef struct oc_pass_trade {
+    int32_t batch, resident; /* blocks whose weights stay */
+    bool fits;
+    uint64_t device_bytes, kv_bytes;
+    oc_pass_estimate estimate;
+    const char *bound_by;
+} oc_pass_trade;
+/* Batches 1, 2, 4, .. up to the first that does not fit; returns how many. The set-up stays as it
+ * is. */
+int32_t oc_setup_trades(oc_setup *s, oc_pass_trade *out, int32_t most);
+
 /* Choose the placement within the budgets (place.c). Sets build.place, minimum and choice. */
 OC_NODISCARD oc_status oc_setup_place(oc_setup *s, oc_error *err);
 /* The batch and the placement of a pass, by the set-up's wish (place_pass.c). */
@@ -99,7 +113,9 @@ OC_NODISCARD oc_status oc_setup_place_as(oc_setup *s, const oc_placement *place,
 
 /* The table of bytes a tier and use (report.c). */
 void oc_setup_print(const oc_setup *s, FILE *to);
-OC_NODISCARD oc_status oc_setup_print_json(const oc_setup *s, FILE *to, oc_error *err);
+OC_NODISCARD oc_status oc_setup_print_json(oc_setup *s, FILE *to, oc_error *err);
+/* Of generation: what other batches would cost and give. */
+void oc_setup_print_trades(oc_setup *s, FILE *to);
 /* All ops of all plans, one a line. */
 void oc_setup_print_ops(const oc_setup *s, FILE *to);
 

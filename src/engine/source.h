@@ -25,12 +25,13 @@ OC_NODISCARD oc_status oc_source_check(const oc_source *s, oc_error *err);
 const oc_source_file *oc_source_config(const oc_source *s); /* config.json */
 const char *oc_source_config_path(const oc_source *s);
 bool oc_source_has_tokenizer(const oc_source *s); /* a tokenizer.json that the run shall use */
-/* Those that may stand beside config.json, by index until it returns NULL. */
+/* Those that may stand beside config.json, by index until it returns NULL. *name may have a
+ * directory: additional_chat_templates/NAME.jinja. */
 const oc_source_file *oc_source_beside(const oc_source *s, size_t i, const char **name);
 /* Memory that it holds, as the heap's blocks. NULL: 0. */
 uint64_t oc_source_bytes(const oc_source *s);
 
-/* Is it a name that such a file has? */
+/* Is it a name that such a file, or the directory of some, has? */
 bool oc_source_is_beside(const char *name);
 
 #endif

@@ -1,28 +1,29 @@
-/* defaults.h - what a model's own files say of generation: which tokens end an answer, and how
- * tokens are drawn where nobody says otherwise. */
-#ifndef OC_INFER_DEFAULTS_H
-#define OC_INFER_DEFAULTS_H
+/* defaults.h - how a model wants to be asked: generation_config.json, as transformers follows it.
+ *
+ * do_sample false or not said: greedy, and what is said of sampling holds once a temperature is
+ * asked for. do_sample true: what is not said is transformers' own (temperature 1, top_k 50). Every
+ * value that counts is told in a line, and what would change the text and is not followed in a
+ * warning. */
+#ifndef OC_DEFAULTS_H
+#define OC_DEFAULTS_H
 
 #include "infer/sample.h"
-#include "tokenizer/tokenizer.h"
 
-enum { OC_EOS_MOST = 64 };
+typedef struct oc_defaults_line {
+    bool warning;
+    char *text; /* for people, of the log */
+} oc_defaults_line;
 
-typedef struct oc_generation_defaults {
-    /* eos ids of generation_config.json, config.json and the tokenizer, each once */
-    int32_t eos[OC_EOS_MOST];
-    int32_t n_eos;
-    oc_sampling sampling;   /* greedy unless do_sample is true */
-    int64_t max_new_tokens; /* 0: not said */
-    int64_t max_length;     /* of prompt and answer; 0: not said */
-    char followed[256]; /* "temperature 0.6, top_p 0.9": what of the file has an effect; "": nothing
-                         */
-    char ignored[256];  /* keys that would change the text and are not followed */
-} oc_generation_defaults;
+typedef struct oc_defaults {
+    oc_sampling sampling;               /* its suppressed ids are owned by this */
+    int32_t max_new_tokens, max_length; /* of the answer; of prompt and answer. -1: not said */
+    oc_defaults_line *lines;
+    int32_t n_lines;
+} oc_defaults;
 
-/* tokenizer may be NULL. A file that is there and cannot be read or understood is an error. */
-OC_NODISCARD oc_status oc_generation_defaults_read(oc_generation_defaults *out,
-                                                   const char *model_dir,
-                                                   const oc_tokenizer *tokenizer, oc_error *err);
+/* No generation_config.json: greedy, no limits, no lines. A value that is out of range is
+ * OC_E_INVALID or OC_E_FORMAT and names file and key. */
+OC_NODISCARD oc_status oc_defaults_open(oc_defaults **out, const char *model_dir, oc_error *err);
+void oc_defaults_close(oc_defaults *d);
 
 #endif

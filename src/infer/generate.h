@@ -8,6 +8,7 @@
 #include "engine/setup.h"
 #include "infer/defaults.h"
 #include "infer/runner.h"
+#include "infer/stop_ids.h"
 
 #include <signal.h>
 
@@ -18,7 +19,8 @@ typedef struct oc_asked oc_asked;
 typedef struct oc_generate_setup {
     oc_setup *setup;
     oc_asked *asked;
-    oc_generation_defaults defaults;
+    oc_defaults *defaults;
+    oc_stop_ids *ends;
 } oc_generate_setup;
 
 OC_NODISCARD oc_status oc_generate_setup_open(oc_generate_setup *out, const oc_config *c,
@@ -27,6 +29,6 @@ void oc_generate_setup_close(oc_generate_setup *s);
 
 /* Everything else: opens the set-up, runs, prints the report. Returns the process's exit code.
  * stop: set by a signal handler. */
-int oc_generate(const oc_config *c, FILE *out, const volatile sig_atomic_t *stop);
+int oc_generate(const oc_config *c, FILE *out, volatile sig_atomic_t *stop);
 
 #endif

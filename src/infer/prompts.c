@@ -27,11 +27,9 @@ static oc_status print_json(const oc_generate_setup *s, const oc_job *j, int32_t
                        json_pack("{s:i,s:i}", "prompt_tokens", j->n_prompt, "completion_tokens",
                                  oc_job_answered(j)));
     if (!row) return oc_fail(err, OC_E_MEMORY, "no memory for a result");
-    int failed = json_dumpf(row, s->asked->out, JSON_COMPACT | JSON_ENSURE_ASCII);
+    oc_status st = oc_json_print(row, JSON_COMPACT | JSON_ENSURE_ASCII, s->asked->out, err);
     json_decref(row);
-    if (failed || fputc('\n', s->asked->out) == EOF)
-        return oc_fail(err, OC_E_IO, "standard output could not be written");
-    return OC_OK;
+    return st;
 }
 
 static oc_status show(const oc_generate_setup *s, oc_runner *r, oc_job *j, int32_t k,

@@ -2,6 +2,8 @@
  * what happens anyway, or is refused by name. */
 #include "infer/request.h"
 
+#include "base/json.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@ typedef enum use {
     READ, /* by whoever makes the prompt */
     REAL, /* a number of sampling */
     MAX_TOKENS,
+    MIN_TOKENS,
     TOP_K,
     SEED,
     STOP,
@@ -60,6 +63,8 @@ static const struct key {
     {"max_tokens", ALL, MAX_TOKENS, 0, 0, 0, NULL, NULL},
     {"max_completion_tokens", TALK, MAX_TOKENS, 0, 0, 0, NULL, NULL},
     {"max_new_tokens", PLAIN, MAX_TOKENS, 0, 0, 0, NULL, NULL},
+    {"min_tokens", ALL, MIN_TOKENS, 0, 0, 0, NULL, NULL},
+    {"min_new_tokens", PLAIN, MIN_TOKENS, 0, 0, 0, NULL, NULL},
     {"temperature", ALL, REAL, AT(temperature), 0, 1e6, NULL, NULL},
     {"top_p", ALL, REAL, AT(top_p), 0, 1, NULL, NULL},
     {"min_p", ALL, REAL, AT(min_p), 0, 1, NULL, NULL},
@@ -117,8 +122,6 @@ static const struct key {
     {"continue_final_message", TALK, ONLY, 0, 0, 0, "", "an answer is a message of its own"},
     {"add_special_tokens", TALK, ONLY, 0, 0, 0, "", "the template writes them"},
     {"add_special_tokens", COMPLETION, ONLY, 0, 0, 0, "true", "give input_ids"},
-    {"min_tokens", ALL, ONLY, 0, 0, 0, "0", "--min-new-tokens is for all rows"},
-    {"min_new_tokens", PLAIN, ONLY, 0, 0, 0, "0", "--min-new-tokens is for all rows"},
     {"stop_token_ids", ALL, ONLY, 0, 0, 0, "", "use \"stop\", with the token's text"},
     {"include_stop_str_in_output", ALL, ONLY, 0, 0, 0, "", "an answer ends before its stop"},
     {"skip_special_tokens", ALL, ONLY, 0, 0, 0, "true", "an answer's text has none"},
@@ -128,19 +131,26 @@ static const struct key {
 
 enum { KEYS = sizeof keys / sizeof *keys };
 
+/* A number of tokens that has two names. */
+typedef struct limit {
+    const char *said; /* the name that was used; NULL: none */
+    int64_t least;
+    const char *due;
+} limit;
+
 /* A row on its way. */
 typedef struct taking {
     oc_request *out;
     oc_request_place place;
     const char *where;
-    const char *limit; /* the key that gave max_tokens; NULL: none did */
+    limit longest, shortest;
     bool has_logprobs, has_top;
     int32_t logprobs, top; /* -1: none are asked for */
     oc_error *err;
 } taking;
 
 static oc_status wrong(const taking *t, const char *key, const json_t *v, const char *due) {
-    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = oc_json_dump(v, JSON_ENCODE_ANY | JSON_COMPACT);
     oc_status s = oc_fail(t->err, OC_E_INVALID, "%s: \"%s\" is %.40s, not %s", t->where, key,
                           text != NULL && strlen(text) <= 40 ? text : oc_json_type_name(v), due);
     free(text);
@@ -167,14 +177,14 @@ static oc_status take_real(const taking *t, const struct key *k, const json_t *v
 }
 
 /* Two names of one limit must agree. */
-static oc_status take_limit(taking *t, const char *key, const json_t *v) {
+static oc_status take_limit(taking *t, limit *l, const char *key, const json_t *v, int32_t *out) {
     int64_t n;
-    OC_TRY(take_integer(t, key, v, 1, INT32_MAX, "a whole number above 0", &n));
-    if (t->limit != NULL && n != t->out->max_tokens)
+    OC_TRY(take_integer(t, key, v, l->least, INT32_MAX, l->due, &n));
+    if (l->said != NULL && n != *out)
         return oc_fail(t->err, OC_E_INVALID, "%s: \"%s\" and \"%s\" differ: give one", t->where,
-                       t->limit, key);
-    t->limit = key;
-    t->out->max_tokens = (int32_t)n;
+                       l->said, key);
+    l->said = key;
+    *out = (int32_t)n;
     return OC_OK;
 }
 
@@ -227,6 +237,13 @@ static oc_status take_top(taking *t, const char *key, const json_t *v) {
     return OC_OK;
 }
 
+static oc_status settle_limits(const taking *t) {
+    const oc_request *r = t->out;
+    if (!(t->shortest.said || t->longest.said) || r->sampling.least <= r->max_tokens) return OC_OK;
+    return oc_fail(t->err, OC_E_INVALID, "%s: at least %d tokens are asked for, and at most %d",
+                   t->where, (int)r->sampling.least, (int)r->max_tokens);
+}
+
 static oc_status settle_logprobs(const taking *t) {
     if (t->has_top && t->top > 0 && !(t->has_logprobs && t->logprobs >= 0))
         return oc_fail(t->err, OC_E_INVALID, "%s: \"top_logprobs\" needs \"logprobs\": true",
@@ -245,7 +262,7 @@ static bool is_nothing(const json_t *v) {
 static bool is_among(const char *only, const json_t *v) {
     for (const char *p = only; *p; p += *p == '|') {
         size_t n = strcspn(p, "|");
-        json_t *x = json_loadb(p, n, JSON_DECODE_ANY, NULL);
+        json_t *x = oc_json_of(p, n, JSON_DECODE_ANY, NULL);
         bool same = x != NULL && json_equal(x, v);
         json_decref(x);
         if (same) return true;
@@ -265,7 +282,9 @@ static oc_status take_key(taking *t, const struct key *k, const json_t *v) {
     case REAL:
         return take_real(t, k, v);
     case MAX_TOKENS:
-        return take_limit(t, k->name, v);
+        return take_limit(t, &t->longest, k->name, v, &t->out->max_tokens);
+    case MIN_TOKENS:
+        return take_limit(t, &t->shortest, k->name, v, &t->out->sampling.least);
     case TOP_K:
         return take_top_k(t, k->name, v);
     case SEED:
@@ -306,7 +325,14 @@ oc_status oc_request_take_keys(oc_request *out, const json_t *row, oc_request_pl
                                oc_unknown_keys *unknown, const char *where, oc_error *err) {
     static const char *const forms[] = {
         [PLAIN] = "a row", [CHAT] = "a chat completion", [COMPLETION] = "a completion"};
-    taking t = {.out = out, .place = place, .where = where, .logprobs = -1, .top = -1, .err = err};
+    taking t = {.out = out,
+                .place = place,
+                .where = where,
+                .longest = {.least = 1, .due = "a whole number above 0"},
+                .shortest = {.least = 0, .due = "a whole number, 0 or more"},
+                .logprobs = -1,
+                .top = -1,
+                .err = err};
     void *at = json_object_iter((json_t *)(uintptr_t)row);
     for (; at; at = json_object_iter_next((json_t *)(uintptr_t)row, at)) {
         const char *name = json_object_iter_key(at);
@@ -322,5 +348,6 @@ oc_status oc_request_take_keys(oc_request *out, const json_t *row, oc_request_pl
         else
             OC_TRY(take_key(&t, k, v));
     }
+    OC_TRY(settle_limits(&t));
     return settle_logprobs(&t);
 }

@@ -2,11 +2,11 @@
  *
  * A row is {"prompt"}, {"messages"} (through the chat template, with the generation prompt),
  * {"input_ids"}, or OpenAI's batch form {"custom_id", "method", "url", "body"}, a line each or as
- * elements of one array. A row may set max_tokens / max_new_tokens, temperature, top_p, top_k,
- * min_p, repetition_penalty, presence_penalty, frequency_penalty, seed, stop, logprobs, ignore_eos,
- * as OpenAI and vLLM name them; other keys with a known meaning are an error of the row, unknown
- * ones are counted, and the first is named. A bad row is a request with an error, never the end of
- * the run.
+ * elements of one array. A row may set max_tokens / max_new_tokens, min_tokens / min_new_tokens,
+ * temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty, seed,
+ * stop, logprobs, ignore_eos, as OpenAI and vLLM name them; other keys with a known meaning are an
+ * error of the row, unknown ones are counted, and the first is named. A bad row is a request with
+ * an error, never the end of the run.
  *
  * One thread owns it. Memory: some times max_row_bytes, whatever the file's size or a row's. */
 #ifndef OC_REQUESTS_H

@@ -210,7 +210,7 @@ oc_status oc_result_row(char **out, size_t *n, const oc_result_style *style, con
                         const oc_answer *a, oc_error *err) {
     json_t *row = q->form == OC_REQUEST_PLAIN ? plain_row(style, q, a) : openai_row(style, q, a);
     char *text = row != NULL
-                     ? json_dumps(row, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9))
+                     ? oc_json_dump(row, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9))
                      : NULL;
     json_decref(row);
     *out = NULL;
@@ -244,7 +244,7 @@ static bool index_of(const json_t *row, uint64_t *index) {
 }
 
 bool oc_result_index(const char *text, size_t n, uint64_t *index) {
-    json_t *row = json_loadb(text, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
+    json_t *row = oc_json_of(text, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
     bool known = json_is_object(row) && index_of(row, index);
     json_decref(row);
     return known;

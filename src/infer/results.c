@@ -77,7 +77,7 @@ static oc_status read_key(const oc_results *r, json_t **out, oc_error *err) {
 }
 
 static char *shown(const json_t *v) {
-    return v != NULL ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT) : strdup("not there");
+    return v != NULL ? oc_json_dump(v, JSON_ENCODE_ANY | JSON_COMPACT) : strdup("not there");
 }
 
 static oc_status differs(const oc_results *r, const char *name, const json_t *was, const json_t *is,
@@ -117,7 +117,7 @@ static oc_status write_key(oc_results *r, oc_error *err) {
     json_t *is = NULL;
     OC_TRY(parse_key(&is, r->spec.key, strlen(r->spec.key), "the key of the run", err));
     json_t *all = oc_json_with(json_object(), "outcore_generate", is);
-    char *text = all != NULL ? json_dumps(all, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    char *text = all != NULL ? oc_json_dump(all, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(all);
     if (text == NULL) return oc_fail(err, OC_E_MEMORY, "no memory for %s", r->key_path);
     oc_status s = oc_fs_write_atomic(r->key_path, text, strlen(text), err);

@@ -64,7 +64,7 @@ oc_status oc_job_new(oc_job **out, const int32_t *ids, int32_t n_prompt, int32_t
     j->n_prompt = j->n_ids = n_prompt;
     j->most = (int32_t)most;
     j->logprobs = -1;
-    j->sampling = (oc_sampling){.top_p = 1, .repetition_penalty = 1};
+    j->sampling = oc_sampling_greedy();
     *out = j;
     return OC_OK;
 }
@@ -72,6 +72,7 @@ oc_status oc_job_new(oc_job **out, const int32_t *ids, int32_t n_prompt, int32_t
 void oc_job_free(oc_job *j) {
     if (!j) return;
     oc_text_stream_close(j->stream);
+    if (j->free_user) j->free_user(j->user);
     free(j->ids);
     free(j->text);
     free(j->tokens);
@@ -122,8 +123,10 @@ static oc_status add_text(oc_job *j, const char *text, size_t n, oc_error *err) 
 static oc_status finish_text(oc_job *j, oc_error *err) {
     const char *text;
     size_t n;
+    bool stopped;
     if (!j->stream) return add_text(j, "", 0, err);
-    OC_TRY(oc_text_stream_end(j->stream, &text, &n, err));
+    OC_TRY(oc_text_stream_end(j->stream, &text, &n, &stopped, err));
+    if (stopped) j->finish = OC_FINISH_STOP;
     return add_text(j, text, n, err);
 }
 
@@ -149,12 +152,11 @@ static bool is_eos(const oc_runner *r, const oc_job *j, int32_t id) {
 }
 
 /* The token's text, if it has one; *stopped: a stop text is there. */
-static oc_status put_text(oc_runner *r, oc_job *j, int32_t id, bool *stopped, oc_error *err) {
-    const oc_tokenizer *t = r->spec.setup->tokenizer;
+static oc_status put_text(oc_job *j, int32_t id, bool *stopped, oc_error *err) {
     const char *text;
     size_t n;
     *stopped = false;
-    if (!j->stream || id >= oc_tokenizer_vocab(t)) return OC_OK;
+    if (!j->stream) return OC_OK;
     OC_TRY(oc_text_stream_put(j->stream, id, &text, &n, stopped, err));
     return add_text(j, text, n, err);
 }
@@ -171,7 +173,7 @@ static void take_token(oc_runner *r, due *d) {
         finish(r, x, OC_FINISH_STOP, NULL);
         return;
     }
-    if (put_text(r, j, d->got.id, &stopped, &err) != OC_OK)
+    if (put_text(j, d->got.id, &stopped, &err) != OC_OK)
         finish(r, x, OC_FINISH_ERROR, &err);
     else if (stopped)
         finish(r, x, OC_FINISH_STOP, NULL);
@@ -435,6 +437,8 @@ void oc_runner_close(oc_runner *r) {
 /* ---- the owner's side ---- */
 
 void oc_runner_queue(oc_runner *r, oc_job *j) {
+    j->sampling.ends = r->spec.eos;
+    j->sampling.n_ends = j->ignore_eos ? 0 : r->spec.n_eos;
     pthread_mutex_lock(&r->lock);
     put(&r->waiting, j);
     pthread_mutex_unlock(&r->lock);
@@ -452,6 +456,13 @@ oc_job *oc_runner_done(oc_runner *r) {
     oc_job *j = take(&r->over);
     pthread_mutex_unlock(&r->lock);
     return j;
+}
+
+bool oc_runner_is_over(oc_runner *r, const oc_job *j) {
+    pthread_mutex_lock(&r->lock);
+    bool over = j->finish != OC_FINISH_NOT;
+    pthread_mutex_unlock(&r->lock);
+    return over;
 }
 
 size_t oc_runner_text(oc_runner *r, oc_job *j, char *buf, size_t n) {

@@ -27,13 +27,14 @@ typedef struct oc_job {
     /* asked for */
     int32_t *ids; /* [most]: the prompt, then the answer */
     int32_t n_prompt, n_ids, most;
-    oc_sampling sampling;
-    uint64_t row;       /* picks the stream of random numbers */
-    char *const *stops; /* borrowed */
+    oc_sampling sampling; /* its ends are the runner's */
+    uint64_t row;         /* picks the stream of random numbers */
+    char *const *stops;   /* borrowed */
     int32_t n_stops;
     int32_t logprobs; /* -1: none; else alternatives a token */
     bool ignore_eos;
     void *user;
+    void (*free_user)(void *user); /* with the job; NULL: it is not the job's */
     /* answered */
     oc_finish finish;
     char *text; /* UTF-8, n_text bytes and a NUL */
@@ -80,6 +81,8 @@ int32_t oc_runner_waiting(oc_runner *r); /* queued, not let in yet */
 OC_NODISCARD oc_status oc_runner_turn(oc_runner *r, bool *idle, oc_error *err);
 /* One that is over, in the order in which they ended; NULL: none now. */
 oc_job *oc_runner_done(oc_runner *r);
+/* Whether a job is among those that oc_runner_done() gives back. */
+bool oc_runner_is_over(oc_runner *r, const oc_job *j);
 /* Text of a job since the last such call, at most n - 1 bytes and a NUL, whole characters; returns
  * how many. */
 size_t oc_runner_text(oc_runner *r, oc_job *j, char *buf, size_t n);

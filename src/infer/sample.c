@@ -1,315 +1,342 @@
-/* sample.c - see sample.h. Each step is a few lines over the row; what is filtered becomes -inf. */
+/* From logits to the next token: penalties on a copy, filters that keep fewer and fewer candidates
+ * (in the order of their ids), a draw. */
 #include "infer/sample.h"
 
 #include "base/heap.h"
+#include "infer/weights.h"
 #include "model/philox.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct candidate {
-    float logit;
-    int32_t id;
-} candidate;
-
 struct oc_sampler {
-    int32_t vocab;
-    int32_t *counts;   /* how often an id was generated, or seen: 0 between calls */
-    candidate *chosen; /* [vocab] */
-    float *changed;    /* [vocab]: logits with penalties */
+    size_t vocab, n; /* n: candidates */
+    float largest;   /* of y */
+    bool some;       /* ids counts; else candidate i is the id i */
+    double *e;       /* [vocab] exp(y - largest) */
+    double *sums;    /* of blocks of e */
+    uint64_t *pairs; /* [2 vocab] to sort */
+    float *y;        /* [vocab] the logits as they are changed; then of candidates */
+    int32_t *ids;    /* [vocab] of candidates, ascending */
+    int32_t *counts; /* [vocab] of tokens; 0 between calls */
 };
 
-oc_status oc_sampling_check(const oc_sampling *s, oc_error *err) {
-    if (!(s->temperature >= 0) || isinf(s->temperature))
-        return oc_fail(err, OC_E_INVALID, "temperature %g: it is 0 or a positive number",
-                       s->temperature);
-    if (s->top_k < 0) return oc_fail(err, OC_E_INVALID, "top_k %d: it is 0 or more", s->top_k);
-    if (!(s->top_p >= 0 && s->top_p <= 1))
-        return oc_fail(err, OC_E_INVALID, "top_p %g: it is between 0 and 1", s->top_p);
-    if (!(s->min_p >= 0 && s->min_p <= 1))
-        return oc_fail(err, OC_E_INVALID, "min_p %g: it is between 0 and 1", s->min_p);
-    if (!(s->repetition_penalty > 0) || isinf(s->repetition_penalty))
-        return oc_fail(err, OC_E_INVALID, "repetition_penalty %g: it is a positive number",
-                       s->repetition_penalty);
-    if (!isfinite(s->presence_penalty) || !isfinite(s->frequency_penalty))
-        return oc_fail(err, OC_E_INVALID, "presence_penalty and frequency_penalty are numbers");
-    return OC_OK;
+/* --- Life */
+
+static uint64_t scratch_bytes(int32_t vocab) {
+    uint64_t n = (uint64_t)vocab;
+    return sizeof(oc_sampler) + n * (sizeof(double) + 2 * sizeof(uint64_t) + 3 * sizeof(float)) +
+           oc_draw_weights_blocks(n) * sizeof(double);
 }
 
-uint64_t oc_sampler_bytes(int32_t vocab) {
-    uint64_t n = (uint64_t)vocab;
-    return oc_heap_bytes(sizeof(oc_sampler)) + oc_heap_bytes(n * sizeof(int32_t)) +
-           oc_heap_bytes(n * sizeof(candidate)) + oc_heap_bytes(n * sizeof(float));
-}
+uint64_t oc_sampler_bytes(int32_t vocab) { return oc_heap_bytes(scratch_bytes(vocab)); }
 
 oc_status oc_sampler_open(oc_sampler **out, int32_t vocab, oc_error *err) {
-    oc_sampler *s = calloc(1, sizeof *s);
-    if (s) {
-        s->vocab = vocab;
-        s->counts = calloc((size_t)vocab, sizeof *s->counts);
-        s->chosen = calloc((size_t)vocab, sizeof *s->chosen);
-        s->changed = calloc((size_t)vocab, sizeof *s->changed);
-    }
-    if (!s || !s->counts || !s->chosen || !s->changed) {
-        oc_sampler_close(s);
-        return oc_fail(err, OC_E_MEMORY, "no memory to draw tokens");
-    }
+    *out = NULL;
+    if (vocab <= 0) return oc_fail(err, OC_E_INVALID, "a vocabulary of %d tokens", (int)vocab);
+    oc_sampler *s = calloc(1, scratch_bytes(vocab));
+    if (s == NULL) return oc_fail(err, OC_E_MEMORY, "no memory to choose tokens with");
+    s->vocab = (size_t)vocab;
+    s->e = (double *)(s + 1);
+    s->sums = s->e + s->vocab;
+    s->pairs = (uint64_t *)(s->sums + oc_draw_weights_blocks(s->vocab));
+    s->y = (float *)(s->pairs + 2 * s->vocab);
+    s->ids = (int32_t *)(s->y + s->vocab);
+    s->counts = s->ids + s->vocab;
     *out = s;
     return OC_OK;
 }
 
-void oc_sampler_close(oc_sampler *s) {
-    if (!s) return;
-    free(s->counts);
-    free(s->chosen);
-    free(s->changed);
-    free(s);
+void oc_sampler_close(oc_sampler *s) { free(s); }
+
+/* --- What was asked for */
+
+oc_sampling oc_sampling_greedy(void) { return (oc_sampling){.top_p = 1, .repetition_penalty = 1}; }
+
+static oc_status within(const char *name, double v, double least, double most, oc_error *err) {
+    if (v >= least && v <= most) return OC_OK;
+    return oc_fail(err, OC_E_INVALID, "%s %g: it must be from %g to %g", name, v, least, most);
 }
 
-/* ---- penalties ---- */
+oc_status oc_sampling_check(const oc_sampling *s, oc_error *err) {
+    if (!(s->temperature >= 0) || !isfinite(s->temperature))
+        return oc_fail(err, OC_E_INVALID,
+                       "temperature %g: it must be above 0, or 0 for the most probable token",
+                       s->temperature);
+    if (s->top_k < 0)
+        return oc_fail(err, OC_E_INVALID, "top_k %d: it must be above 0, or 0 for all tokens",
+                       (int)s->top_k);
+    if (s->least < 0)
+        return oc_fail(err, OC_E_INVALID, "min_tokens %d: it must be 0 or more", (int)s->least);
+    OC_TRY(within("top_p", s->top_p, 0, 1, err));
+    OC_TRY(within("min_p", s->min_p, 0, 1, err));
+    if (!(s->repetition_penalty > 0) || !isfinite(s->repetition_penalty))
+        return oc_fail(err, OC_E_INVALID, "repetition_penalty %g: it must be above 0; 1 is none",
+                       s->repetition_penalty);
+    OC_TRY(within("presence_penalty", s->presence_penalty, -2, 2, err));
+    return within("frequency_penalty", s->frequency_penalty, -2, 2, err);
+}
 
-/* Each id once, whatever it is counted for. */
-static void repeat_penalty(oc_sampler *s, double penalty, const oc_sample_row *row, float *x) {
+/* --- Penalties */
+
+static oc_status check_ids(const oc_sampler *s, const oc_sample_row *row, oc_error *err) {
+    for (int32_t i = 0; i < row->n_ids; i++)
+        if (row->ids[i] < 0 || (size_t)row->ids[i] >= s->vocab)
+            return oc_fail(err, OC_E_INVALID, "the id %d is not in [0, %zu)", (int)row->ids[i],
+                           s->vocab);
+    return OC_OK;
+}
+
+static void penalize_repetition(oc_sampler *s, float penalty, const oc_sample_row *row) {
     for (int32_t i = 0; i < row->n_ids; i++) {
         int32_t id = row->ids[i];
-        if (id < 0 || id >= s->vocab || s->counts[id]) continue;
-        s->counts[id] = 1;
-        x[id] = x[id] < 0 ? x[id] * (float)penalty : x[id] / (float)penalty;
+        if (s->counts[id]++ > 0) continue;
+        s->y[id] = s->y[id] < 0 ? s->y[id] * penalty : s->y[id] / penalty;
     }
     for (int32_t i = 0; i < row->n_ids; i++)
-        if (row->ids[i] >= 0 && row->ids[i] < s->vocab) s->counts[row->ids[i]] = 0;
+        s->counts[row->ids[i]] = 0;
 }
 
-static void answer_penalties(oc_sampler *s, const oc_sampling *how, const oc_sample_row *row,
-                             float *x) {
+static void penalize_presence(oc_sampler *s, const oc_sampling *how, const oc_sample_row *row) {
     for (int32_t i = row->n_prompt; i < row->n_ids; i++)
         s->counts[row->ids[i]]++;
     for (int32_t i = row->n_prompt; i < row->n_ids; i++) {
-        int32_t id = row->ids[i], n = s->counts[id];
-        if (n == 0) continue;
-        x[id] -= (float)(how->presence_penalty + n * how->frequency_penalty);
+        int32_t id = row->ids[i], count = s->counts[id];
+        if (count == 0) continue;
+        s->y[id] = (float)(s->y[id] - (count * how->frequency_penalty + how->presence_penalty));
         s->counts[id] = 0;
     }
 }
 
-static const float *penalized(oc_sampler *s, const oc_sampling *how, const oc_sample_row *row,
-                              const float *logits) {
-    bool repeats = how->repetition_penalty != 1;
-    bool answers = how->presence_penalty != 0 || how->frequency_penalty != 0;
-    if (!repeats && !answers) return logits;
-    memcpy(s->changed, logits, (size_t)s->vocab * sizeof *logits);
-    if (repeats) repeat_penalty(s, how->repetition_penalty, row, s->changed);
-    if (answers) answer_penalties(s, how, row, s->changed);
-    return s->changed;
+static void suppress(oc_sampler *s, const int32_t *ids, int32_t n) {
+    for (int32_t i = 0; i < n; i++)
+        if (ids[i] >= 0 && (size_t)ids[i] < s->vocab) s->y[ids[i]] = -INFINITY;
 }
 
-/* ---- filters: candidates, the most probable first as far as it matters ---- */
-
-static void swap(candidate *a, candidate *b) {
-    candidate t = *a;
-    *a = *b;
-    *b = t;
+/* An end would come too early. */
+static bool too_short(const oc_sampling *how, const oc_sample_row *row) {
+    return how->n_ends > 0 && row->n_ids - row->n_prompt < how->least;
 }
 
-/* Larger logits first; of equal ones the smaller id. */
-static bool before(const candidate *a, const candidate *b) {
-    return a->logit != b->logit ? a->logit > b->logit : a->id < b->id;
+static oc_status change(oc_sampler *s, const oc_sampling *how, const oc_sample_row *row,
+                        const float *logits, oc_error *err) {
+    bool repetition = how->repetition_penalty != 1;
+    bool presence = how->presence_penalty != 0 || how->frequency_penalty != 0;
+    if (repetition || presence) OC_TRY(check_ids(s, row, err));
+    memcpy(s->y, logits, s->vocab * sizeof *s->y);
+    if (repetition) penalize_repetition(s, (float)how->repetition_penalty, row);
+    if (presence) penalize_presence(s, how, row);
+    suppress(s, how->suppressed, how->n_suppressed);
+    if (too_short(how, row)) suppress(s, how->ends, how->n_ends);
+    return OC_OK;
 }
 
-static int compare(const void *a, const void *b) {
-    const candidate *x = a, *y = b;
-    return before(x, y) ? -1 : before(y, x);
+static bool changes(const oc_sampling *how, const oc_sample_row *row) {
+    return how->repetition_penalty != 1 || how->presence_penalty != 0 ||
+           how->frequency_penalty != 0 || how->n_suppressed > 0 || too_short(how, row);
 }
 
-/* The first k of n are those that come before all others, in any order. */
-static void select_first(candidate *c, int32_t n, int32_t k) {
-    int32_t lo = 0, hi = n - 1;
-    while (lo < hi) {
-        candidate pivot = c[lo + (hi - lo) / 2];
-        int32_t i = lo, j = hi;
-        while (i <= j) {
-            while (before(&c[i], &pivot))
-                i++;
-            while (before(&pivot, &c[j]))
-                j--;
-            if (i <= j) swap(&c[i++], &c[j--]);
-        }
-        if (k - 1 <= j)
-            hi = j;
-        else if (k - 1 >= i)
-            lo = i;
-        else
-            return;
+static oc_status find_largest(const float *y, size_t n, float *out, oc_error *err) {
+    if (!oc_draw_weights_largest(y, n, out))
+        return oc_fail(err, OC_E_INVALID, "a logit is not a number: the model's output is broken");
+    if (!isfinite(*out))
+        return oc_fail(err, OC_E_INVALID,
+                       *out > 0 ? "a logit is infinite: the model's output is broken"
+                                : "no token is left to choose: all logits are -infinity");
+    return OC_OK;
+}
+
+/* --- Filters */
+
+static int32_t id_of(const oc_sampler *s, size_t i) { return s->some ? s->ids[i] : (int32_t)i; }
+
+/* Candidate i becomes candidate k <= i. */
+static void keep(oc_sampler *s, size_t i, size_t k) {
+    s->ids[k] = id_of(s, i);
+    s->y[k] = s->y[i];
+    s->e[k] = s->e[i];
+}
+
+static void kept(oc_sampler *s, size_t k) {
+    s->n = k;
+    s->some = true;
+}
+
+/* One so small that quotients overflow leaves the largest alone. */
+static void apply_temperature(oc_sampler *s, double temperature) {
+    float t = (float)temperature, largest = s->largest / t;
+    if (temperature == 1) return;
+    if (!isfinite(largest)) {
+        for (size_t i = 0; i < s->n; i++)
+            s->y[i] = s->y[i] < s->largest ? -INFINITY : 0;
+        s->largest = 0;
+        return;
     }
+    for (size_t i = 0; i < s->n; i++)
+        s->y[i] /= t;
+    s->largest = largest;
 }
 
-static int32_t collect(oc_sampler *s, const float *x, double temperature) {
-    int32_t n = 0;
-    float t = (float)temperature;
-    for (int32_t i = 0; i < s->vocab; i++)
-        if (x[i] > -INFINITY) s->chosen[n++] = (candidate){x[i] / t, i};
-    return n;
+static void keep_top_k(oc_sampler *s, int32_t top_k) {
+    if (top_k == 0 || (size_t)top_k >= s->n) return;
+    float least = oc_draw_weights_kth(s->y, s->n, (size_t)top_k, s->pairs);
+    size_t k = 0;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->y[i] >= least) keep(s, i, k++);
+    kept(s, k);
 }
 
-/* Those as large as the k-th stay, too. */
-static int32_t keep_top_k(candidate *c, int32_t n, int32_t k) {
-    if (k <= 0 || k >= n) return n;
-    select_first(c, n, k);
-    float least = c[0].logit;
-    for (int32_t i = 1; i < k; i++)
-        if (c[i].logit < least) least = c[i].logit;
-    int32_t kept = k;
-    for (int32_t i = k; i < n; i++)
-        if (c[i].logit >= least) swap(&c[kept++], &c[i]);
-    return kept;
+/* Candidates that top-p may keep, in order: those below a share of what it takes away that all
+ * could have at once go in any case. */
+static const uint64_t *sort_probable(oc_sampler *s, double away, double sum, size_t *n) {
+    double least = 0.999 * away * sum / (double)s->n;
+    size_t k = 0;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->e[i] >= least) s->pairs[k++] = oc_draw_weights_pair(s->y[i], (uint32_t)i);
+    *n = k;
+    return oc_draw_weights_sort(s->pairs, k);
 }
 
-static float largest(const candidate *c, int32_t n) {
-    float top = -INFINITY;
-    for (int32_t i = 0; i < n; i++)
-        if (c[i].logit > top) top = c[i].logit;
-    return top;
-}
-
-static double weight(const candidate *c, float top) { return exp((double)c->logit - (double)top); }
-
-/* A token stays when those before it have less than p together: the one that crosses stays. Few
- * usually do, so that no more are sorted than must be. */
-static int32_t keep_top_p(candidate *c, int32_t n, double p) {
-    enum { FIRST = 256 };
-    float top = largest(c, n);
-    double all = 0, sum = 0;
-    if (p >= 1) return n;
-    for (int32_t i = 0; i < n; i++)
-        all += weight(&c[i], top);
-    int32_t sorted = 0;
-    for (int32_t i = 0; i < n; i++) {
-        if (i == sorted) {
-            sorted = sorted ? 4 * sorted : FIRST;
-            if (sorted > n) sorted = n;
-            select_first(c + i, n - i, sorted - i);
-            qsort(c + i, (size_t)(sorted - i), sizeof *c, compare);
-        }
-        if (i > 0 && sum >= p * all) return i;
-        sum += weight(&c[i], top);
+/* Of the ascending order of values, and of ids among equal ones, goes what sums up to 1 - top_p at
+ * most. Compared in fp32, as transformers does: there a tenth is 1 - 0.9. */
+static void keep_top_p(oc_sampler *s, double top_p) {
+    if (!(top_p < 1)) return;
+    double sum = oc_draw_weights_sum(s->e, s->n, s->sums), above = 0;
+    float away = (float)(1 - top_p);
+    size_t n, k = 0;
+    const uint64_t *order = sort_probable(s, 1 - top_p, sum, &n);
+    uint32_t last = oc_draw_weights_index(order[n - 1]);
+    for (size_t i = n; i > 0; i--) {
+        uint32_t at = oc_draw_weights_index(order[i - 1]);
+        if (i < n && (float)((sum - above) / sum) <= away) break;
+        above += s->e[at];
+        last = at;
     }
-    return n;
+    float least = s->y[last];
+    for (size_t i = 0; i < s->n; i++)
+        if (s->y[i] > least || (s->y[i] == least && i >= last)) keep(s, i, k++);
+    kept(s, k);
 }
 
-static int32_t keep_min_p(candidate *c, int32_t n, double p) {
-    float top = largest(c, n);
-    int32_t kept = 0;
-    if (p <= 0) return n;
-    for (int32_t i = 0; i < n; i++)
-        if (weight(&c[i], top) >= p) swap(&c[kept++], &c[i]);
-    return kept;
+static void keep_min_p(oc_sampler *s, double min_p) {
+    float least = (float)min_p;
+    size_t k = 0;
+    if (min_p == 0) return;
+    for (size_t i = 0; i < s->n; i++)
+        if ((float)s->e[i] >= least) keep(s, i, k++);
+    kept(s, k);
 }
 
-static int by_id(const void *a, const void *b) {
-    const candidate *x = a, *y = b;
-    return x->id < y->id ? -1 : x->id > y->id;
+/* Leaves candidates, their weights and sums of them; *sum: of all. */
+static oc_status filter(oc_sampler *s, const oc_sampling *how, const oc_sample_row *row,
+                        const float *logits, double *sum, oc_error *err) {
+    s->n = s->vocab;
+    s->some = false;
+    OC_TRY(change(s, how, row, logits, err));
+    OC_TRY(find_largest(s->y, s->n, &s->largest, err));
+    apply_temperature(s, how->temperature);
+    keep_top_k(s, how->top_k);
+    oc_draw_weights_fill(s->y, s->n, s->largest, s->e);
+    keep_top_p(s, how->top_p);
+    keep_min_p(s, how->min_p);
+    *sum = oc_draw_weights_sum(s->e, s->n, s->sums);
+    return OC_OK;
 }
 
-/* What is left to draw from, in order of ids. */
-static int32_t filter(oc_sampler *s, const oc_sampling *how, const float *x) {
-    candidate *c = s->chosen;
-    int32_t n = collect(s, x, how->temperature);
-    bool all = how->top_k <= 0 && how->top_p >= 1 && how->min_p <= 0;
-    n = keep_top_k(c, n, how->top_k);
-    n = keep_top_p(c, n, how->top_p);
-    n = keep_min_p(c, n, how->min_p);
-    if (!all) qsort(c, (size_t)n, sizeof *c, by_id);
-    return n;
+/* --- The next token */
+
+/* In [0, 1), by 53 bits. */
+static double uniform(const oc_sampling *how, const oc_sample_row *row) {
+    oc_philox_block c = {{(uint32_t)row->drawn, (uint32_t)(row->drawn >> 32), (uint32_t)row->row,
+                          (uint32_t)(row->row >> 32)}};
+    c = oc_philox(c, (uint32_t)how->seed, (uint32_t)(how->seed >> 32));
+    return (double)(((uint64_t)c.v[0] << 32 | c.v[1]) >> 11) * 0x1p-53;
 }
 
-/* ---- drawing ---- */
-
-/* In [0, 1), of 53 bits. */
-static double next_uniform(const oc_sampling *how, oc_sample_row *row) {
-    uint64_t n = row->drawn++;
-    oc_philox_block c = {
-        {(uint32_t)n, (uint32_t)(n >> 32), (uint32_t)row->row, (uint32_t)(row->row >> 32)}};
-    c = oc_philox(c, (uint32_t)how->seed, (uint32_t)(how->seed >> 32) ^ 0x6f637361u);
-    uint64_t bits = (uint64_t)c.v[0] << 32 | c.v[1];
-    return (double)(bits >> 11) * 0x1p-53;
-}
-
-static int32_t draw(const candidate *c, int32_t n, double u) {
-    float top = largest(c, n);
-    double all = 0, sum = 0;
-    for (int32_t i = 0; i < n; i++)
-        all += weight(&c[i], top);
-    for (int32_t i = 0; i < n; i++) {
-        sum += weight(&c[i], top);
-        if (u * all < sum) return c[i].id;
-    }
-    return c[n - 1].id;
-}
-
-static int32_t argmax(const float *x, int32_t n) {
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
-        if (x[i] > x[best]) best = i;
-    return best;
-}
-
-static double log_sum(const float *x, int32_t n) {
-    float top = x[argmax(x, n)];
+/* The first candidate up to which weights sum up to more than `target`. Rounding may leave none:
+ * then the last that has a weight. */
+static size_t find_weight(const oc_sampler *s, double target) {
+    size_t b = 0, i;
     double sum = 0;
-    for (int32_t i = 0; i < n; i++)
-        sum += exp((double)x[i] - (double)top);
-    return (double)top + log(sum);
+    while (b + 1 < oc_draw_weights_blocks(s->n) && sum + s->sums[b] <= target)
+        sum += s->sums[b++];
+    for (i = b * OC_WEIGHTS_BLOCK; i < s->n; i++) {
+        sum += s->e[i];
+        if (sum > target) return i;
+    }
+    while (s->e[--i] == 0)
+        ;
+    return i;
 }
 
-static oc_status check_row(const float *x, int32_t n, oc_error *err) {
-    bool some = false;
-    for (int32_t i = 0; i < n; i++) {
-        if (isnan(x[i]))
-            return oc_fail(err, OC_E_INVALID,
-                           "the logit of token %d is not a number: the weights overflow %s", i,
-                           "in this dtype, or are damaged; try --dtype fp32 or bf16");
-        some = some || x[i] > -INFINITY;
+static oc_status choose_largest(oc_sampler *s, const oc_sampling *how, const oc_sample_row *row,
+                                const float *logits, int32_t *id, oc_error *err) {
+    const float *y = logits;
+    float largest;
+    if (changes(how, row)) {
+        OC_TRY(change(s, how, row, logits, err));
+        y = s->y;
     }
-    if (some) return OC_OK;
-    return oc_fail(err, OC_E_INVALID, "every logit is -inf: there is no token to take");
+    OC_TRY(find_largest(y, s->vocab, &largest, err));
+    *id = (int32_t)oc_draw_weights_find(y, s->vocab, largest);
+    return OC_OK;
+}
+
+static oc_status choose(oc_sampler *s, const oc_sampling *how, oc_sample_row *row,
+                        const float *logits, int32_t *id, oc_error *err) {
+    double sum;
+    if (how->temperature == 0) return choose_largest(s, how, row, logits, id, err);
+    OC_TRY(filter(s, how, row, logits, &sum, err));
+    *id = id_of(s, find_weight(s, uniform(how, row) * sum));
+    row->drawn++;
+    return OC_OK;
+}
+
+/* log(sum of exp(logits)) */
+static double log_sum(oc_sampler *s, const float *logits) {
+    float largest;
+    (void)oc_draw_weights_largest(logits, s->vocab, &largest);
+    oc_draw_weights_fill(logits, s->vocab, largest, s->e);
+    return (double)largest + oc_draw_weights_log(oc_draw_weights_sum(s->e, s->vocab, s->sums));
 }
 
 oc_status oc_sample(oc_sampler *s, const oc_sampling *how, oc_sample_row *row, const float *logits,
                     bool want_logprob, oc_sampled *out, oc_error *err) {
-    OC_TRY(check_row(logits, s->vocab, err));
-    const float *x = penalized(s, how, row, logits);
-    if (how->temperature == 0) {
-        out->id = argmax(x, s->vocab);
-    } else {
-        int32_t n = filter(s, how, x);
-        out->id = draw(s->chosen, n, next_uniform(how, row));
-    }
-    double own = (double)logits[out->id];
-    out->logprob = want_logprob ? (float)(own - log_sum(logits, s->vocab)) : 0;
+    oc_sampled x = {0};
+    OC_TRY(choose(s, how, row, logits, &x.id, err));
+    if (want_logprob) x.logprob = (float)((double)logits[x.id] - log_sum(s, logits));
+    *out = x;
     return OC_OK;
 }
 
 oc_status oc_sample_probabilities(oc_sampler *s, const oc_sampling *how, const oc_sample_row *row,
                                   const float *logits, double *out, oc_error *err) {
-    OC_TRY(check_row(logits, s->vocab, err));
-    int32_t n = filter(s, how, penalized(s, how, row, logits));
-    float top = largest(s->chosen, n);
-    double all = 0;
-    memset(out, 0, (size_t)s->vocab * sizeof *out);
-    for (int32_t i = 0; i < n; i++)
-        all += weight(&s->chosen[i], top);
-    for (int32_t i = 0; i < n; i++)
-        out[s->chosen[i].id] = weight(&s->chosen[i], top) / all;
+    double sum;
+    OC_TRY(filter(s, how, row, logits, &sum, err));
+    memset(out, 0, s->vocab * sizeof *out);
+    for (size_t i = 0; i < s->n; i++)
+        out[id_of(s, i)] = s->e[i] / sum;
     return OC_OK;
 }
 
+/* Put (id, value) into the falling list of n, of which k are there; equal ones stay in order. */
+static int32_t insert(oc_sampled *out, int32_t k, int32_t n, int32_t id, float value) {
+    int32_t i = k < n ? k : n - 1;
+    for (; i > 0 && out[i - 1].logprob < value; i--)
+        out[i] = out[i - 1];
+    out[i] = (oc_sampled){id, value};
+    return k < n ? k + 1 : n;
+}
+
 void oc_sample_top(oc_sampler *s, const float *logits, int32_t n, oc_sampled *out) {
-    double all = log_sum(logits, s->vocab);
-    int32_t m = collect(s, logits, 1);
-    select_first(s->chosen, m, n < m ? n : m);
-    qsort(s->chosen, (size_t)(n < m ? n : m), sizeof *s->chosen, compare);
+    int32_t k = 0;
+    if (n <= 0) return;
+    double all = log_sum(s, logits);
+    float least = oc_draw_weights_kth(logits, s->vocab, (size_t)n, s->pairs);
+    for (size_t i = 0; i < s->vocab; i++)
+        if (logits[i] >= least && (k < n || logits[i] > out[n - 1].logprob))
+            k = insert(out, k, n, (int32_t)i, logits[i]);
     for (int32_t i = 0; i < n; i++)
-        out[i] = i < m ? (oc_sampled){s->chosen[i].id, (float)((double)s->chosen[i].logit - all)}
-                       : (oc_sampled){-1, -INFINITY};
+        out[i].logprob = (float)((double)out[i].logprob - all);
 }

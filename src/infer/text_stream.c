@@ -1,170 +1,218 @@
-/* text_stream.c - see text_stream.h.
- *
- * A decoder may look at the tokens before: whether a space is dropped, which bytes make up a
- * character. So what a token adds is the difference between the texts of a short run of tokens with
- * it and without it. The run starts anew behind each character that is whole. */
+/* Tokens to text, up to a stop: stop texts are found by Knuth, Morris and Pratt's automaton, byte
+ * by byte, all side by side. What any of them has begun to match waits. */
 #include "infer/text_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONTEXT = 8, RUN_MOST = 64 };
+typedef struct stop {
+    char *text;
+    size_t n, matched; /* matched: bytes of it that the text ends with now, the most */
+    size_t *borders;   /* [n]: of its first i + 1 bytes, the longest border */
+} stop;
 
 struct oc_text_stream {
-    oc_text_stream_spec spec;
-    int32_t
-        *ids; /* context, then tokens since: bounded by RUN_MOST, beyond the last whole character */
-    int32_t n_context, n, room;
-    char *held; /* text that may become a stop, or was given out by the last call */
-    size_t n_held, held_room, given;
+    oc_decode *decode;
+    int32_t vocab;
+    stop *stops;
+    int32_t n_stops;
+    char *echo; /* of decoding the prompt, what had not come when the answer began */
+    size_t echo_n, echoed;
+    char *text; /* [0, given) was given out last; then what waits */
+    size_t given, n, room;
     bool stopped;
 };
 
-static oc_status no_memory(oc_error *err) {
-    return oc_fail(err, OC_E_MEMORY, "no memory for an answer's text");
+/* --- Stops */
+
+static void fill_borders(stop *x) {
+    for (size_t i = 1, k = 0; i < x->n; i++) {
+        while (k > 0 && x->text[i] != x->text[k])
+            k = x->borders[k - 1];
+        k += x->text[i] == x->text[k];
+        x->borders[i] = k;
+    }
 }
 
-static oc_status push(oc_text_stream *s, int32_t id, oc_error *err) {
-    if (s->n == s->room) {
-        int32_t room = s->room ? 2 * s->room : 2 * CONTEXT;
-        int32_t *more = realloc(s->ids, (size_t)room * sizeof *more);
-        if (!more) return no_memory(err);
-        s->ids = more;
-        s->room = room;
-    }
-    s->ids[s->n++] = id;
+static oc_status add_stop(oc_text_stream *s, const char *text, oc_error *err) {
+    stop *x = &s->stops[s->n_stops++];
+    x->n = strlen(text);
+    if (x->n == 0) return oc_fail(err, OC_E_INVALID, "a stop text is empty: nothing would be left");
+    x->text = strdup(text);
+    x->borders = calloc(x->n, sizeof *x->borders);
+    if (x->text == NULL || x->borders == NULL)
+        return oc_fail(err, OC_E_MEMORY, "no memory for a stop text");
+    fill_borders(x);
     return OC_OK;
 }
 
-oc_status oc_text_stream_open(oc_text_stream **out, const oc_text_stream_spec *spec,
-                              oc_error *err) {
-    oc_text_stream *s = calloc(1, sizeof *s);
-    if (!s) return no_memory(err);
-    s->spec = *spec;
-    int32_t first = spec->n_prompt > CONTEXT ? spec->n_prompt - CONTEXT : 0;
-    oc_status st = OC_OK;
-    for (int32_t i = first; st == OC_OK && i < spec->n_prompt; i++)
-        st = push(s, spec->prompt[i], err);
-    if (st != OC_OK) {
-        oc_text_stream_close(s);
-        return st;
-    }
-    s->n_context = s->n;
-    *out = s;
-    return OC_OK;
+/* Whether the text ends with the stop now. One that was whole has ended the text: matched < n. */
+static bool step(stop *x, char c) {
+    while (x->matched > 0 && x->text[x->matched] != c)
+        x->matched = x->borders[x->matched - 1];
+    x->matched += x->text[x->matched] == c;
+    return x->matched == x->n;
 }
 
-void oc_text_stream_close(oc_text_stream *s) {
-    if (!s) return;
-    free(s->ids);
-    free(s->held);
-    free(s);
+/* Bytes of the stop that the text ends with after c; 0: of none. */
+static size_t find_stop(oc_text_stream *s, char c) {
+    size_t longest = 0;
+    for (int32_t i = 0; i < s->n_stops; i++)
+        if (step(&s->stops[i], c) && s->stops[i].n > longest) longest = s->stops[i].n;
+    return longest;
 }
 
-static oc_status hold(oc_text_stream *s, const char *text, size_t n, oc_error *err) {
-    if (s->n_held + n + 1 > s->held_room) {
-        size_t room = 2 * (s->n_held + n) + 64;
-        char *more = realloc(s->held, room);
-        if (!more) return no_memory(err);
-        s->held = more;
-        s->held_room = room;
-    }
-    memcpy(s->held + s->n_held, text, n);
-    s->n_held += n;
-    s->held[s->n_held] = 0;
-    return OC_OK;
-}
-
-/* ---- characters ---- */
-
-/* U+FFFD at the end may still become another character. */
-static bool is_open(const char *text, size_t n) {
-    return n >= 3 && memcmp(text + n - 3, "\xef\xbf\xbd", 3) == 0;
-}
-
-/* What the tokens since the context add to its text is held; they are the context from now on. */
-static oc_status take_text(oc_text_stream *s, bool end, oc_error *err) {
-    const oc_tokenizer *t = s->spec.tokenizer;
-    char *with = NULL, *without = NULL;
-    size_t n_with, n_without;
-    OC_TRY(oc_tokenizer_decode(t, s->ids, (size_t)s->n, true, &with, &n_with, err));
-    bool waits = !end && is_open(with, n_with) && s->n - s->n_context < RUN_MOST;
-    if (waits) {
-        free(with);
-        return OC_OK;
-    }
-    oc_status st =
-        oc_tokenizer_decode(t, s->ids, (size_t)s->n_context, true, &without, &n_without, err);
-    if (st == OC_OK && n_with > n_without) st = hold(s, with + n_without, n_with - n_without, err);
-    int32_t keep = s->n < CONTEXT ? s->n : CONTEXT;
-    memmove(s->ids, s->ids + s->n - keep, (size_t)keep * sizeof *s->ids);
-    s->n = s->n_context = keep;
-    free(with);
-    free(without);
-    return st;
-}
-
-/* ---- stops ---- */
-
-/* The first place at which a stop text is whole in what is held; n_held: none. */
-static size_t find_stop(const oc_text_stream *s) {
-    size_t best = s->n_held;
-    for (int32_t k = 0; k < s->spec.n_stops; k++) {
-        size_t n = strlen(s->spec.stops[k]);
-        for (size_t i = 0; n > 0 && i + n <= s->n_held && i < best; i++)
-            if (memcmp(s->held + i, s->spec.stops[k], n) == 0) best = i;
-    }
-    return best;
-}
-
-/* How much of the end of what is held may be the beginning of a stop text. */
-static size_t open_end(const oc_text_stream *s) {
+static size_t waiting(const oc_text_stream *s) {
     size_t most = 0;
-    for (int32_t k = 0; k < s->spec.n_stops; k++) {
-        size_t n = strlen(s->spec.stops[k]);
-        for (size_t i = n > 0 ? n - 1 : 0; i > most; i--)
-            if (i <= s->n_held && memcmp(s->held + s->n_held - i, s->spec.stops[k], i) == 0)
-                most = i;
-    }
+    for (int32_t i = 0; i < s->n_stops; i++)
+        if (s->stops[i].matched > most) most = s->stops[i].matched;
     return most;
 }
 
-static void give(oc_text_stream *s, size_t n, const char **text, size_t *out) {
-    *text = s->held;
-    *out = s->given = n;
+/* --- Text */
+
+static oc_status reserve(oc_text_stream *s, size_t more, oc_error *err) {
+    size_t want = s->n + more, room = s->room;
+    if (want <= room) return OC_OK;
+    while (room < want)
+        room = room < 64 ? 64 : 2 * room;
+    char *p = realloc(s->text, room);
+    if (p == NULL) return oc_fail(err, OC_E_MEMORY, "no memory for %zu bytes of text", want);
+    s->text = p;
+    s->room = room;
+    return OC_OK;
 }
 
-static void drop_given(oc_text_stream *s) {
-    memmove(s->held, s->held + s->given, s->n_held - s->given);
-    s->n_held -= s->given;
+static void forget_given(oc_text_stream *s) {
+    if (s->given > 0) memmove(s->text, s->text + s->given, s->n - s->given);
+    s->n -= s->given;
     s->given = 0;
+}
+
+/* What decoding the prompt alone would have given too is none of the answer's. */
+static void skip_echo(oc_text_stream *s, const char **text, size_t *n) {
+    while (*n > 0 && s->echoed < s->echo_n && **text == s->echo[s->echoed]) {
+        s->echoed++;
+        (*text)++;
+        (*n)--;
+    }
+    if (*n == 0) return;
+    while (s->echoed > 0 && s->echoed < s->echo_n && ((unsigned char)**text & 0xc0) == 0x80) {
+        s->echoed--; /* a character that only begins alike */
+        (*text)--;
+        (*n)++;
+    }
+    s->echo_n = 0;
+}
+
+static oc_status take(oc_text_stream *s, const char *text, size_t n, oc_error *err) {
+    skip_echo(s, &text, &n);
+    OC_TRY(reserve(s, n, err));
+    for (size_t i = 0; i < n; i++) {
+        s->text[s->n++] = text[i];
+        size_t whole = find_stop(s, text[i]);
+        if (whole == 0) continue;
+        s->n -= whole;
+        s->stopped = true;
+        break;
+    }
+    return OC_OK;
+}
+
+static void give(oc_text_stream *s, bool all, const char **text, size_t *n, bool *stopped) {
+    s->given = all || s->stopped ? s->n : s->n - waiting(s);
+    *text = s->given > 0 ? s->text : "";
+    *n = s->given;
+    *stopped = s->stopped;
 }
 
 oc_status oc_text_stream_put(oc_text_stream *s, int32_t id, const char **text, size_t *n,
                              bool *stopped, oc_error *err) {
-    *text = "";
-    *n = 0;
-    *stopped = s->stopped;
-    if (s->stopped) return OC_OK;
-    if (s->given) drop_given(s);
-    OC_TRY(push(s, id, err));
-    OC_TRY(take_text(s, false, err));
-    size_t stop = find_stop(s);
-    *stopped = s->stopped = stop < s->n_held;
-    if (s->stopped) s->n_held = stop;
-    give(s, s->stopped ? stop : s->n_held - open_end(s), text, n);
-    if (!s->held) *text = "";
+    const char *more = "";
+    size_t more_n = 0;
+    forget_given(s);
+    if (id < 0) return oc_fail(err, OC_E_INVALID, "%d is no id", (int)id);
+    if (!s->stopped && id < s->vocab) {
+        OC_TRY(oc_decode_put(s->decode, &id, 1, &more, &more_n, err));
+        OC_TRY(take(s, more, more_n, err));
+    }
+    give(s, false, text, n, stopped);
     return OC_OK;
 }
 
-oc_status oc_text_stream_end(oc_text_stream *s, const char **text, size_t *n, oc_error *err) {
-    *text = "";
-    *n = 0;
-    if (s->given) drop_given(s);
-    if (s->stopped) return OC_OK;
-    if (s->n > s->n_context) OC_TRY(take_text(s, true, err));
-    if (!s->held) return OC_OK;
-    give(s, s->n_held, text, n);
-    s->stopped = true;
+oc_status oc_text_stream_end(oc_text_stream *s, const char **text, size_t *n, bool *stopped,
+                             oc_error *err) {
+    const char *more;
+    size_t more_n;
+    forget_given(s);
+    if (!s->stopped) {
+        OC_TRY(oc_decode_end(s->decode, &more, &more_n, err));
+        OC_TRY(take(s, more, more_n, err));
+    }
+    give(s, true, text, n, stopped);
     return OC_OK;
+}
+
+/* --- Life */
+
+static int32_t *known_ids(const oc_text_stream *s, const oc_text_stream_spec *spec, size_t *n) {
+    int32_t *ids = malloc((size_t)spec->n_prompt * sizeof *ids);
+    *n = 0;
+    for (int32_t i = 0; ids != NULL && i < spec->n_prompt; i++)
+        if (spec->prompt[i] < s->vocab) ids[(*n)++] = spec->prompt[i];
+    return ids;
+}
+
+/* The prompt is decoded twice: as far as the stream has it, and to its end. */
+static oc_status take_prompt(oc_text_stream *s, const oc_text_stream_spec *spec, oc_error *err) {
+    const char *begun;
+    size_t begun_n, n;
+    if (spec->n_prompt == 0) return OC_OK;
+    int32_t *ids = known_ids(s, spec, &n);
+    if (ids == NULL) return oc_fail(err, OC_E_MEMORY, "no memory for an answer's text");
+    oc_status status = oc_decode_put(s->decode, ids, n, &begun, &begun_n, err);
+    if (status == OC_OK)
+        status = oc_tokenizer_decode(spec->tokenizer, ids, n, !spec->specials, &s->echo, &s->echo_n,
+                                     err);
+    free(ids);
+    OC_TRY(status);
+    s->echo_n -= begun_n;
+    memmove(s->echo, s->echo + begun_n, s->echo_n);
+    return OC_OK;
+}
+
+static oc_status fill(oc_text_stream *s, const oc_text_stream_spec *spec, oc_error *err) {
+    s->vocab = oc_tokenizer_vocab(spec->tokenizer);
+    s->stops = calloc((size_t)spec->n_stops + 1, sizeof *s->stops);
+    if (s->stops == NULL) return oc_fail(err, OC_E_MEMORY, "no memory for stop texts");
+    for (int32_t i = 0; i < spec->n_stops; i++)
+        OC_TRY(add_stop(s, spec->stops[i], err));
+    OC_TRY(oc_decode_open(&s->decode, spec->tokenizer, !spec->specials, err));
+    return take_prompt(s, spec, err);
+}
+
+oc_status oc_text_stream_open(oc_text_stream **out, const oc_text_stream_spec *spec,
+                              oc_error *err) {
+    *out = NULL;
+    oc_text_stream *s = calloc(1, sizeof *s);
+    if (s == NULL) return oc_fail(err, OC_E_MEMORY, "no memory for an answer's text");
+    oc_status status = fill(s, spec, err);
+    if (status == OC_OK)
+        *out = s;
+    else
+        oc_text_stream_close(s);
+    return status;
+}
+
+void oc_text_stream_close(oc_text_stream *s) {
+    if (s == NULL) return;
+    for (int32_t i = 0; i < s->n_stops; i++) {
+        free(s->stops[i].text);
+        free(s->stops[i].borders);
+    }
+    oc_decode_close(s->decode);
+    free(s->stops);
+    free(s->echo);
+    free(s->text);
+    free(s);
 }

@@ -1,6 +1,7 @@
 /* available.c - what memory the machine has left for this process, and what the process uses. */
 #include "base/checked.h"
 #include "mem/cgroup.h"
+#include "mem/lines.h"
 #include "mem/mem.h"
 
 #include <features.h>
@@ -14,12 +15,12 @@
 
 /* The sum of lines "Key:   123 kB" of a file of /proc; false when none is there. */
 static bool read_kib(const char *path, const char *const *keys, size_t n, uint64_t *out_bytes) {
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
+    oc_mem_lines f;
+    if (!oc_mem_lines_open(&f, path)) return false;
     char line[256];
     uint64_t kib = 0;
     bool found = false;
-    while (fgets(line, sizeof line, f)) {
+    while (oc_mem_lines_next(&f, line, sizeof line)) {
         for (size_t i = 0; i < n; i++) {
             size_t length = strlen(keys[i]);
             if (strncmp(line, keys[i], length) != 0 || line[length] != ':') continue;
@@ -27,7 +28,7 @@ static bool read_kib(const char *path, const char *const *keys, size_t n, uint64
             found = true;
         }
     }
-    fclose(f);
+    oc_mem_lines_close(&f);
     if (found) *out_bytes = kib * 1024;
     return found;
 }

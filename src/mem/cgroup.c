@@ -1,6 +1,7 @@
 /* cgroup.c - see cgroup.h. The formats: proc(5), cgroups(7), and the kernel's cgroup-v2 document.
  */
 #include "mem/cgroup.h"
+#include "mem/lines.h"
 
 #include "base/checked.h"
 
@@ -40,11 +41,10 @@ static bool has_word(const char *list, const char *word) {
 /* "4:memory:/a/b" is v1, "0::/a/b" is v2. A process can be in both; memory is managed by the v1
  * hierarchy when it is listed there. */
 static bool find_group(const char *cgroup_file, hierarchy *h) {
-    FILE *f = fopen(cgroup_file, "re");
-    if (!f) return false;
+    oc_mem_lines f;
+    if (!oc_mem_lines_open(&f, cgroup_file)) return false;
     char line[PATH_MAX + 64];
-    while (fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = '\0';
+    while (oc_mem_lines_next(&f, line, sizeof line)) {
         char *controllers = strchr(line, ':');
         char *path = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!path) continue;
@@ -58,7 +58,7 @@ static bool find_group(const char *cgroup_file, hierarchy *h) {
         h->v2 = !v1;
         if (v1) break;
     }
-    fclose(f);
+    oc_mem_lines_close(&f);
     return h->found;
 }
 
@@ -76,15 +76,14 @@ static bool parse_mount(char *line, bool v2, hierarchy *h) {
 }
 
 static bool find_mount(const char *mountinfo_file, hierarchy *h) {
-    FILE *f = fopen(mountinfo_file, "re");
-    if (!f) return false;
+    oc_mem_lines f;
+    if (!oc_mem_lines_open(&f, mountinfo_file)) return false;
     char line[2 * PATH_MAX + 2048];
     bool found = false;
-    while (!found && fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = '\0';
+    while (!found && oc_mem_lines_next(&f, line, sizeof line)) {
         found = parse_mount(line, h->v2, h);
     }
-    fclose(f);
+    oc_mem_lines_close(&f);
     return found;
 }
 
@@ -92,10 +91,10 @@ static bool find_mount(const char *mountinfo_file, hierarchy *h) {
 static bool read_number(const char *dir, const char *name, uint64_t *out) {
     char path[2 * PATH_MAX + 64], text[64];
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *f = fopen(path, "re");
-    if (!f) return false;
-    bool ok = fgets(text, sizeof text, f) != NULL;
-    fclose(f);
+    oc_mem_lines f;
+    if (!oc_mem_lines_open(&f, path)) return false;
+    bool ok = oc_mem_lines_next(&f, text, sizeof text);
+    oc_mem_lines_close(&f);
     if (!ok || text[0] < '0' || text[0] > '9') return false;
     errno = 0;
     unsigned long long value = strtoull(text, NULL, 10);
@@ -108,16 +107,16 @@ static bool read_number(const char *dir, const char *name, uint64_t *out) {
 static uint64_t read_stat(const char *dir, const char *key) {
     char path[2 * PATH_MAX + 64], line[128];
     snprintf(path, sizeof path, "%s/memory.stat", dir);
-    FILE *f = fopen(path, "re");
-    if (!f) return 0;
+    oc_mem_lines f;
+    if (!oc_mem_lines_open(&f, path)) return 0;
     uint64_t value = 0;
     size_t n = strlen(key);
-    while (fgets(line, sizeof line, f)) {
+    while (oc_mem_lines_next(&f, line, sizeof line)) {
         if (strncmp(line, key, n) != 0 || line[n] != ' ') continue;
         value = strtoull(line + n + 1, NULL, 10);
         break;
     }
-    fclose(f);
+    oc_mem_lines_close(&f);
     return value;
 }
 

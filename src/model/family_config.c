@@ -7,6 +7,8 @@
  * tests/data/config_keys.tsv has what the reference does with each. */
 #include "model/family.h"
 
+#include "base/json.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,7 +24,8 @@ typedef struct reader {
 } reader;
 
 const char *oc_family_shown(const json_t *v, char out[OC_SHOWN_BYTES]) {
-    char *text = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *text =
+        v ? oc_json_dump(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     int n = snprintf(out, OC_SHOWN_BYTES, "%s", text ? text : "?");
     if (n >= OC_SHOWN_BYTES) memcpy(out + OC_SHOWN_BYTES - 4, "...", 4);
     free(text);

@@ -513,13 +513,14 @@ oc_status oc_model_open_trained(oc_model **out, const char *dir, oc_error *err) 
     oc_status s = open_as(&untied, dir, true, err);
     oc_model_close(*out);
     *out = s == OC_OK ? untied : NULL;
-    if (s == OC_OK)
-        oc_model_note(untied,
-                      "%s: config.json ties the head to the embedding, but the checkpoint holds "
-                      "both, with different values: they are not tied, as in the reference; set "
-                      "\"tie_word_embeddings\": false",
-                      dir);
-    return s;
+    if (s != OC_OK) return s;
+    untied->said_tied = true;
+    oc_model_note(untied,
+                  "%s: config.json ties the head to the embedding, but the checkpoint holds "
+                  "both, with different values: they are not tied, as in the reference; set "
+                  "\"tie_word_embeddings\": false",
+                  dir);
+    return OC_OK;
 }
 
 void oc_model_close(oc_model *m) {

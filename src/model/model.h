@@ -149,6 +149,7 @@ typedef struct oc_model {
     int64_t embed_dim; /* width of the embedding's and the head's rows; hidden in most families */
     int64_t position_offset; /* row of position 0 in the position table (opt: 2) */
     bool tied;
+    bool said_tied; /* config.json says tied, the checkpoint has another head, and tied is false */
     float embedding_scale;  /* gemma: sqrt(hidden); else 1. See oc_program_embedding_scale() */
     int32_t bos_id, pad_id; /* -1: none */
     int32_t padding_idx;    /* looking this token up trains nothing (torch's term); -1: none */

@@ -238,11 +238,12 @@ uint64_t oc_plan_lower_bound(const oc_plan_set *s, oc_tier tier) {
     int64_t *delta = calloc(most + 2u, sizeof *delta);
     bool *used = calloc(s->n_buffers + 1u, sizeof *used);
     uint64_t peak = 0;
+    bool starved = !lives || !delta || !used;
     if (used) mark_used(s, used);
     for (uint32_t i = 0; lives && delta && used && i < s->n_plans; i++)
         peak = oc_max_u64(peak, peak_of(s, &s->plans[i], tier, used, lives, delta));
     free(used);
     free(lives);
     free(delta);
-    return peak;
+    return starved ? UINT64_MAX : peak;
 }

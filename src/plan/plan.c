@@ -345,6 +345,8 @@ uint64_t oc_plan_host_bytes(const oc_plan_set *s) {
     return n;
 }
 
+bool oc_plan_builder_starved(const oc_plan_builder *b) { return b->failed == OC_E_MEMORY; }
+
 uint64_t oc_plan_builder_bytes(const oc_plan_builder *b) {
     uint64_t n = sizeof(oc_plan_set) + b->buffers.count * sizeof(oc_buffer) +
                  b->blocks.count * sizeof(oc_block_size);

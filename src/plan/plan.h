@@ -364,6 +364,8 @@ void oc_plan_unordered(oc_plan_builder *b, oc_lane lane);
 /* Bytes of each tier if finish were called now, and by use. */
 OC_NODISCARD oc_status oc_plan_layout(oc_plan_builder *b, uint64_t arena[OC_TIER_COUNT],
                                       uint64_t use[OC_TIER_COUNT][OC_USE_COUNT], oc_error *err);
+/* Memory for something that was put into it was not there. */
+bool oc_plan_builder_starved(const oc_plan_builder *b);
 /* Bytes on the host of what there is so far; waits are not derived yet. */
 uint64_t oc_plan_builder_bytes(const oc_plan_builder *b);
 const oc_buffer *oc_plan_buffer_at(const oc_plan_builder *b, oc_buffer_id id);
@@ -409,7 +411,8 @@ OC_NODISCARD oc_status oc_plan_add_poison(oc_plan_set *s, uint16_t poison_body, 
  * access. */
 OC_NODISCARD oc_status oc_plan_verify(const oc_plan_set *s, oc_error *err);
 /* The least arena that any allocation of these buffers could have: per tier, the maximum over time
- * of the bytes of live values (slots of a pool count as live throughout), in bytes. */
+ * of the bytes of live values (slots of a pool count as live throughout), in bytes. UINT64_MAX: no
+ * memory. */
 uint64_t oc_plan_lower_bound(const oc_plan_set *s, oc_tier tier);
 uint64_t oc_plan_bytes(const oc_plan_set *s, oc_tier tier,
                        oc_use use); /* buffers of this use, both copies */

@@ -94,7 +94,8 @@ static oc_status start_workers(oc_run *r, oc_error *err) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!e) return OC_OK;
     stop_workers(r);
-    return oc_fail_errno(err, OC_E_SYSTEM, e, "cannot start the threads of the lanes");
+    return oc_fail_errno(err, OC_E_SYSTEM, e,
+                         "cannot start the threads of the lanes (no memory for them, or too many)");
 }
 
 static oc_run *make(const oc_run_spec *spec, oc_error *err) {

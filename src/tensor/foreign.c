@@ -12,12 +12,14 @@
 
 /* ---- a file, by how it begins ---- */
 
+enum { POINTER };
 static const struct {
     const char *start, *told;
     size_t n;
 } starts[] = {
-    {"version https://git-lfs",
-     "is a git-lfs pointer, not the file itself; fetch it with: git -C DIR lfs pull", 23},
+    [POINTER] = {"version https://git-lfs",
+                 "is a git-lfs pointer, not the file itself; fetch it with: git -C DIR lfs pull",
+                 23},
     {"GGUF",
      "is a GGUF file, which holds weights for inference; make a model of it with: " PYTHON
      "M.from_pretrained('DIR', gguf_file='FILE').save_pretrained('DIR-hf')\"",
@@ -45,15 +47,25 @@ static void fill_in(const char *told, const char *dir, int dir_length, const cha
     }
 }
 
-bool oc_foreign_bytes(const char *path, const void *bytes, size_t n, char *out, size_t out_bytes) {
+/* Whether the bytes begin as row i of starts does; then what is told of it. */
+static bool begins_as(size_t i, const char *path, const void *bytes, size_t n, char *out,
+                      size_t out_bytes) {
     const char *slash = strrchr(path, '/');
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
-        if (n < starts[i].n || memcmp(bytes, starts[i].start, starts[i].n) != 0) continue;
-        fill_in(starts[i].told, slash ? path : ".", slash ? (int)(slash - path) : 1,
-                slash ? slash + 1 : path, out, out_bytes);
-        return true;
-    }
+    if (n < starts[i].n || memcmp(bytes, starts[i].start, starts[i].n) != 0) return false;
+    fill_in(starts[i].told, slash ? path : ".", slash ? (int)(slash - path) : 1,
+            slash ? slash + 1 : path, out, out_bytes);
+    return true;
+}
+
+bool oc_foreign_bytes(const char *path, const void *bytes, size_t n, char *out, size_t out_bytes) {
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (begins_as(i, path, bytes, n, out, out_bytes)) return true;
     return false;
+}
+
+bool oc_foreign_pointer(const char *path, const void *bytes, size_t n, char *out,
+                        size_t out_bytes) {
+    return begins_as(POINTER, path, bytes, n, out, out_bytes);
 }
 
 bool oc_foreign_file(const char *path, char *out, size_t out_bytes) {

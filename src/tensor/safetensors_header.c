@@ -1,6 +1,8 @@
 #include "base/checked.h"
 #include "tensor/safetensors_internal.h"
 
+#include "base/json.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -216,7 +218,7 @@ static oc_status fill(oc_st_header *h, json_t *root, uint64_t data_start, const 
 oc_status oc_st_header_parse(oc_st_header *out, const char *json, size_t n, uint64_t data_start,
                              uint64_t file_bytes, const char *path, oc_error *err) {
     json_error_t je;
-    json_t *root = json_loadb(json, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+    json_t *root = oc_json_read(json, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
     if (root == NULL) return oc_st_json_fail(&je, "header", path, err);
     oc_st_header h = {0};
     oc_status s;

@@ -1,5 +1,7 @@
 #include "tensor/safetensors_internal.h"
 
+#include "base/json.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +52,7 @@ oc_status oc_st_index_parse(oc_st_index *out, const char *json, size_t n, const 
                             oc_error *err) {
     json_error_t je;
     oc_st_index x = {0};
-    json_t *root = json_loadb(json, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+    json_t *root = oc_json_read(json, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
     if (root == NULL) return oc_st_json_fail(&je, "index", path, err);
     x.json = root;
     oc_status s = fill(&x, root, path, err);

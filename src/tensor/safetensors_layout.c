@@ -1,4 +1,5 @@
 #include "base/checked.h"
+#include "base/json.h"
 #include "tensor/safetensors_write.h"
 
 #include <inttypes.h>
@@ -46,9 +47,7 @@ static oc_status header_json(const oc_writer *w, int32_t lo, int32_t hi, json_t 
     uint64_t at = 0;
     for (int32_t i = lo; i < hi; i++) {
         const oc_writer_slot *s = &w->slots[i];
-        json_t *probe = json_string(s->name);
-        json_decref(probe);
-        if (probe == NULL)
+        if (!oc_json_is_text(s->name))
             return oc_fail(err, OC_E_INVALID, "the tensor name '%s' is not valid UTF-8",
                            oc_st_printable(name, s->name));
         if (at > (uint64_t)INT64_MAX - s->bytes)
@@ -84,7 +83,7 @@ oc_status oc_writer_header(const oc_writer *w, int32_t lo, int32_t hi, char **ou
     json_t *root = json_object();
     if (root == NULL) return no_memory(w, err);
     oc_status s = header_json(w, lo, hi, root, err);
-    char *json = s == OC_OK ? json_dumps(root, JSON_COMPACT) : NULL;
+    char *json = s == OC_OK ? oc_json_dump(root, JSON_COMPACT) : NULL;
     if (s == OC_OK)
         s = json == NULL ? no_memory(w, err) : frame(w, json, strlen(json), out, n, err);
     free(json);
@@ -111,7 +110,7 @@ static json_t *index_json(const oc_writer *w) {
 oc_status oc_writer_index(const oc_writer *w, char **out, uint64_t *n, oc_error *err) {
     json_t *root = index_json(w);
     if (root == NULL) return no_memory(w, err);
-    char *json = json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS), *text = NULL;
+    char *json = oc_json_dump(root, JSON_INDENT(2) | JSON_SORT_KEYS), *text = NULL;
     json_decref(root);
     if (json != NULL && asprintf(&text, "%s\n", json) < 0) text = NULL;
     free(json);

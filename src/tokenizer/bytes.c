@@ -44,25 +44,16 @@ oc_status oc_tk_bytes_encode(const char *text, size_t n, oc_special special, oc_
     return OC_OK;
 }
 
-oc_status oc_tk_bytes_decode(const int32_t *ids, size_t n, bool skip, oc_tk_bytes *out) {
-    oc_tk_bytes raw = {0};
-    oc_status s = OC_OK;
-    for (size_t i = 0; i < n && s == OC_OK; i++) {
+oc_status oc_tk_bytes_text(const int32_t *ids, size_t n, bool skip, oc_tk_bytes *out) {
+    for (size_t i = 0; i < n; i++) {
         char byte = (char)(ids[i] - OC_BYTES_FIRST);
         if (ids[i] >= OC_BYTES_FIRST)
-            s = oc_tk_append(&raw, &byte, 1);
+            OC_TRY(oc_tk_append(out, &byte, 1));
         else if (!skip)
-            s = oc_tk_append(&raw, oc_tk_bytes_specials[ids[i]],
-                             strlen(oc_tk_bytes_specials[ids[i]]));
+            OC_TRY(oc_tk_append(out, oc_tk_bytes_specials[ids[i]],
+                                strlen(oc_tk_bytes_specials[ids[i]])));
     }
-    for (size_t i = 0; i < raw.n && s == OC_OK;) {
-        size_t bad, good = oc_tk_valid(raw.s + i, raw.n - i, &bad);
-        s = oc_tk_append(out, raw.s + i, good);
-        if (s == OC_OK && bad > 0) s = oc_tk_append(out, "\xef\xbf\xbd", 3);
-        i += good + bad;
-    }
-    free(raw.s);
-    return s;
+    return OC_OK;
 }
 
 int32_t oc_tk_bytes_find(const char *s, size_t n) {

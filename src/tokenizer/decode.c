@@ -1,4 +1,7 @@
-/* Decoders: steps over the list of tokens' texts, which are joined at the end. */
+/* Decoders: steps over the list of tokens' texts, which are joined at the end.
+ *
+ * Tokens come one by one or all at once. Each step remembers what it must not give on yet: a
+ * character that is not whole, a run of bytes that is not over, blanks that may be the last. */
 #include "base/heap.h"
 #include "base/json.h"
 #include "tokenizer/internal.h"
@@ -24,7 +27,8 @@ struct oc_tk_decoder {
     int16_t byte_of[0x144]; /* of a byte's symbol, or -1 */
 };
 
-/* Texts one after the other; text i ends at ends[i]. */
+/* Texts one after the other; text i ends at ends[i]. What stands after the last end is the
+ * beginning of a text that goes on. */
 typedef struct texts {
     oc_tk_bytes b;
     size_t *ends;
@@ -159,6 +163,30 @@ uint64_t oc_tk_decoder_bytes(const oc_tk_decoder *d) {
 
 /* --- Steps */
 
+/* What a step remembers from one call to the next. */
+typedef struct memory {
+    oc_tk_bytes held; /* the text under way */
+    oc_tk_bytes run;  /* BYTE_LEVEL, BYTE_FALLBACK: bytes that may be part of a longer character */
+    size_t valid;     /* BYTE_FALLBACK: of them, known to be characters */
+    bool broken;      /* BYTE_FALLBACK: the run under way is no UTF-8 */
+    size_t texts;     /* METASPACE: that are over */
+    int64_t begun;    /* STRIP: taken off the beginning; -1: something else has come */
+    int64_t tail;     /* STRIP: that are taken off if nothing follows */
+    size_t made;      /* bytes given on */
+} memory;
+
+/* One call of a step. last: nothing follows. */
+typedef struct call {
+    const oc_tk_decoder *d;
+    const step *p;
+    memory *y;
+    const texts *in;
+    texts *out;
+    bool last;
+    oc_tk_matcher **m;
+    oc_error *err;
+} call;
+
 static oc_status close_text(texts *x) {
     void *at = x->ends;
     OC_TRY(oc_tk_grow(&at, &x->room, x->n + 1, sizeof *x->ends));
@@ -167,63 +195,131 @@ static oc_status close_text(texts *x) {
     return OC_OK;
 }
 
+/* Text i; i == n: the one that goes on. */
 static const char *text_of(const texts *x, size_t i, size_t *n) {
     size_t begin = i == 0 ? 0 : x->ends[i - 1];
-    *n = x->ends[i] - begin;
+    *n = (i < x->n ? x->ends[i] : x->b.n) - begin;
     return x->b.s == NULL ? "" : x->b.s + begin;
 }
 
-static oc_status append_repaired(oc_tk_bytes *out, const char *s, size_t n) {
-    for (size_t i = 0; i < n;) {
-        size_t bad, good = oc_tk_valid(s + i, n - i, &bad);
-        OC_TRY(oc_tk_append(out, s + i, good));
+/* The same, with what earlier calls had of it. */
+static oc_status whole_text(const call *c, size_t i, const char **s, size_t *n) {
+    *s = text_of(c->in, i, n);
+    if (i > 0 || c->y->held.n == 0) return OC_OK;
+    OC_TRY(oc_tk_append(&c->y->held, *s, *n));
+    *s = c->y->held.s;
+    *n = c->y->held.n;
+    return OC_OK;
+}
+
+/* After the last text that is over: remember the one that goes on. */
+static oc_status hold_rest(const call *c) {
+    size_t n;
+    const char *s = text_of(c->in, c->in->n, &n);
+    if (c->in->n > 0) c->y->held.n = 0;
+    return oc_tk_append(&c->y->held, s, n);
+}
+
+/* Bytes that the start of a character announces; 0: none starts so. */
+static size_t announced(char first) {
+    unsigned char c = (unsigned char)first;
+    return c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
+}
+
+/* Whether n bytes, which are no character, may become one: they are a maximal part of it. */
+static bool unfinished(const char *s, size_t n) { return n < announced(*s); }
+
+/* Give on what a run of bytes says; the beginning of a character waits, unless nothing follows. */
+static oc_status give_repaired(oc_tk_bytes *run, bool last, oc_tk_bytes *out) {
+    size_t i = 0;
+    while (i < run->n) {
+        size_t bad, good = oc_tk_valid(run->s + i, run->n - i, &bad);
+        OC_TRY(oc_tk_append(out, run->s + i, good));
+        i += good;
+        if (!last && i + bad == run->n && bad > 0 && unfinished(run->s + i, bad)) break;
         if (bad > 0) OC_TRY(oc_tk_append(out, "\xef\xbf\xbd", 3));
-        i += good + bad;
+        i += bad;
     }
+    if (i > 0 && i < run->n) memmove(run->s, run->s + i, run->n - i);
+    run->n -= i;
     return OC_OK;
 }
 
 /* A token that is not all symbols of bytes counts as its own bytes. */
-static oc_status byte_level(const oc_tk_decoder *d, const texts *in, texts *out) {
-    oc_tk_bytes raw = {0};
-    oc_status s = OC_OK;
-    for (size_t i = 0; i < in->n && s == OC_OK; i++) {
-        size_t n, first = raw.n;
-        const char *t = text_of(in, i, &n);
-        bool all = true;
-        for (size_t k = 0; k < n && all && s == OC_OK;) {
-            uint32_t c = oc_tk_next(t, &k);
-            all = c < 0x144 && d->byte_of[c] >= 0;
-            char byte = all ? (char)d->byte_of[c] : 0;
-            if (all) s = oc_tk_append(&raw, &byte, 1);
-        }
-        if (all || s != OC_OK) continue;
-        raw.n = first;
-        s = oc_tk_append(&raw, t, n);
+static oc_status add_bytes(const oc_tk_decoder *d, const char *t, size_t n, oc_tk_bytes *run) {
+    size_t first = run->n;
+    bool all = true;
+    for (size_t k = 0; k < n && all;) {
+        uint32_t c = oc_tk_next(t, &k);
+        all = c < 0x144 && d->byte_of[c] >= 0;
+        char byte = all ? (char)d->byte_of[c] : 0;
+        if (all) OC_TRY(oc_tk_append(run, &byte, 1));
     }
-    if (s == OC_OK) s = append_repaired(&out->b, raw.s, raw.n);
-    if (s == OC_OK) s = close_text(out);
-    free(raw.s);
-    return s;
+    if (all) return OC_OK;
+    run->n = first;
+    return oc_tk_append(run, t, n);
 }
 
-static oc_status replace(const step *p, const texts *in, texts *out, oc_tk_matcher **m,
-                         oc_error *err) {
-    for (size_t i = 0; i < in->n; i++) {
-        size_t n, done = 0, begin, end;
-        const char *t = text_of(in, i, &n);
-        oc_tk_search f = oc_tk_pattern_search(&p->pattern, t, n);
-        oc_status s;
-        while (n > 0 && (s = oc_tk_search_next(&f, m, &begin, &end, err)) != OC_E_NOTFOUND) {
-            OC_TRY(s);
-            OC_TRY(oc_tk_append(&out->b, t + done, begin - done));
-            OC_TRY(oc_tk_append(&out->b, p->text, p->n));
-            done = end;
-        }
-        OC_TRY(oc_tk_append(&out->b, t + done, n - done));
-        OC_TRY(close_text(out));
+static oc_status byte_level(const call *c) {
+    for (size_t i = 0; i < c->in->n; i++) {
+        const char *t;
+        size_t n;
+        OC_TRY(whole_text(c, i, &t, &n));
+        OC_TRY(add_bytes(c->d, t, n, &c->y->run));
+    }
+    OC_TRY(hold_rest(c));
+    OC_TRY(give_repaired(&c->y->run, c->last, &c->out->b));
+    return c->last ? close_text(c->out) : OC_OK;
+}
+
+/* *done: bytes of t up to the end of the last match. */
+static oc_status replace_in(const call *c, const char *t, size_t n, size_t *done) {
+    size_t begin, end;
+    oc_tk_search f = oc_tk_pattern_search(&c->p->pattern, t, n);
+    oc_status s;
+    *done = 0;
+    while (n > 0 && (s = oc_tk_search_next(&f, c->m, &begin, &end, c->err)) != OC_E_NOTFOUND) {
+        OC_TRY(s);
+        OC_TRY(oc_tk_append(&c->out->b, t + *done, begin - *done));
+        OC_TRY(oc_tk_append(&c->out->b, c->p->text, c->p->n));
+        *done = end;
     }
     return OC_OK;
+}
+
+/* The longest end of a text that a literal may begin with. */
+static size_t overlap(const step *p, const char *t, size_t n) {
+    size_t k = n < p->pattern.n - 1 ? n : p->pattern.n - 1;
+    while (k > 0 && memcmp(t + n - k, p->pattern.literal, k) != 0)
+        k--;
+    return k;
+}
+
+/* The text that goes on: a literal's matches are known as soon as they are there, a regular
+ * expression's may reach as far as the text does. */
+static oc_status replace_rest(const call *c) {
+    oc_tk_bytes *held = &c->y->held;
+    size_t done, keep;
+    OC_TRY(hold_rest(c));
+    if (held->n == 0 || c->p->pattern.regex != NULL) return OC_OK;
+    OC_TRY(replace_in(c, held->s, held->n, &done));
+    keep = overlap(c->p, held->s + done, held->n - done);
+    OC_TRY(oc_tk_append(&c->out->b, held->s + done, held->n - done - keep));
+    memmove(held->s, held->s + held->n - keep, keep);
+    held->n = keep;
+    return OC_OK;
+}
+
+static oc_status replace(const call *c) {
+    for (size_t i = 0; i < c->in->n; i++) {
+        const char *t;
+        size_t n, done;
+        OC_TRY(whole_text(c, i, &t, &n));
+        OC_TRY(replace_in(c, t, n, &done));
+        OC_TRY(oc_tk_append(&c->out->b, t + done, n - done));
+        OC_TRY(close_text(c->out));
+    }
+    return replace_rest(c);
 }
 
 static int hex(char c) {
@@ -241,101 +337,140 @@ static int byte_token(const char *s, size_t n) {
 }
 
 /* A run of bytes that is no UTF-8 becomes one U+FFFD a byte. */
-static oc_status flush(oc_tk_bytes *run, texts *out) {
-    size_t bad = 0;
-    if (run->n == 0) return OC_OK;
-    if (oc_tk_valid(run->s, run->n, &bad) == run->n) {
-        OC_TRY(oc_tk_append(&out->b, run->s, run->n));
+static oc_status give_broken(memory *y, texts *out) {
+    for (size_t i = 0; i < y->run.n; i++) {
+        OC_TRY(oc_tk_append(&out->b, "\xef\xbf\xbd", 3));
+        OC_TRY(close_text(out));
+    }
+    y->broken = true;
+    y->run.n = y->valid = 0;
+    return OC_OK;
+}
+
+static oc_status add_byte(memory *y, int byte, texts *out) {
+    char c = (char)byte;
+    size_t bad;
+    OC_TRY(oc_tk_append(&y->run, &c, 1));
+    if (y->broken) return give_broken(y, out);
+    y->valid += oc_tk_valid(y->run.s + y->valid, y->run.n - y->valid, &bad);
+    if (bad == 0 || (y->valid + bad == y->run.n && unfinished(y->run.s + y->valid, bad)))
+        return OC_OK;
+    return give_broken(y, out);
+}
+
+static oc_status end_run(memory *y, texts *out) {
+    if (y->run.n > 0 && y->valid == y->run.n) {
+        OC_TRY(oc_tk_append(&out->b, y->run.s, y->run.n));
         OC_TRY(close_text(out));
     } else {
-        for (size_t i = 0; i < run->n; i++) {
-            OC_TRY(oc_tk_append(&out->b, "\xef\xbf\xbd", 3));
-            OC_TRY(close_text(out));
-        }
+        OC_TRY(give_broken(y, out));
     }
-    run->n = 0;
+    y->run.n = y->valid = 0;
+    y->broken = false;
     return OC_OK;
 }
 
-static oc_status byte_fallback(const texts *in, texts *out) {
-    oc_tk_bytes run = {0};
-    oc_status s = OC_OK;
-    for (size_t i = 0; i < in->n && s == OC_OK; i++) {
+static oc_status byte_fallback(const call *c) {
+    for (size_t i = 0; i < c->in->n; i++) {
+        const char *t;
         size_t n;
-        const char *t = text_of(in, i, &n);
+        OC_TRY(whole_text(c, i, &t, &n));
         int byte = byte_token(t, n);
-        char c = (char)byte;
         if (byte >= 0) {
-            s = oc_tk_append(&run, &c, 1);
+            OC_TRY(add_byte(c->y, byte, c->out));
             continue;
         }
-        s = flush(&run, out);
-        if (s == OC_OK) s = oc_tk_append(&out->b, t, n);
-        if (s == OC_OK) s = close_text(out);
+        OC_TRY(end_run(c->y, c->out));
+        OC_TRY(oc_tk_append(&c->out->b, t, n));
+        OC_TRY(close_text(c->out));
     }
-    if (s == OC_OK) s = flush(&run, out);
-    free(run.s);
-    return s;
+    OC_TRY(hold_rest(c));
+    return c->last ? end_run(c->y, c->out) : OC_OK;
 }
 
-static oc_status strip(const step *p, const texts *in, texts *out) {
-    const char *c = p->pattern.literal;
-    size_t w = p->pattern.n;
-    for (size_t i = 0; i < in->n; i++) {
-        size_t n;
-        const char *t = text_of(in, i, &n);
-        size_t begin = 0, end = n;
-        for (int64_t k = 0; k < p->start && end - begin >= w; k++) {
-            if (memcmp(t + begin, c, w) != 0) break;
-            begin += w;
+static oc_status fuse(const call *c) {
+    OC_TRY(oc_tk_append(&c->out->b, c->in->b.s, c->in->b.n));
+    return c->last ? close_text(c->out) : OC_OK;
+}
+
+static oc_status strip_char(const call *c, const char *t, size_t n) {
+    memory *y = c->y;
+    const char *what = c->p->pattern.literal;
+    bool is = n == c->p->pattern.n && memcmp(t, what, n) == 0;
+    if (is && y->begun >= 0 && y->begun < c->p->start) return y->begun++, OC_OK;
+    y->begun = -1;
+    if (is && y->tail < c->p->stop) return y->tail++, OC_OK;
+    for (; !is && y->tail > 0; y->tail--)
+        OC_TRY(oc_tk_append(&c->out->b, what, c->p->pattern.n));
+    return oc_tk_append(&c->out->b, t, n);
+}
+
+static oc_status strip(const call *c) {
+    for (size_t i = 0; i <= c->in->n; i++) {
+        size_t n, k = 0;
+        const char *t = text_of(c->in, i, &n);
+        while (k < n) {
+            size_t from = k;
+            (void)oc_tk_next(t, &k);
+            OC_TRY(strip_char(c, t + from, k - from));
         }
-        for (int64_t k = 0; k < p->stop && end - begin >= w; k++) {
-            if (memcmp(t + end - w, c, w) != 0) break;
-            end -= w;
-        }
-        OC_TRY(oc_tk_append(&out->b, t + begin, end - begin));
-        OC_TRY(close_text(out));
+        if (i == c->in->n) break;
+        OC_TRY(close_text(c->out));
+        c->y->begun = c->y->tail = 0;
     }
     return OC_OK;
 }
 
-static oc_status metaspace(const step *p, const texts *in, texts *out) {
-    for (size_t i = 0; i < in->n; i++) {
+static oc_status metaspace(const call *c) {
+    for (size_t i = 0; i <= c->in->n; i++) {
         size_t n, done = 0, begin, end;
-        const char *t = text_of(in, i, &n);
-        oc_tk_search f = oc_tk_pattern_search(&p->pattern, t, n);
-        while (oc_tk_search_next(&f, NULL, &begin, &end, NULL) == OC_OK) {
-            OC_TRY(oc_tk_append(&out->b, t + done, begin - done));
-            if (i > 0 || !p->drops_first) OC_TRY(oc_tk_append(&out->b, " ", 1));
+        const char *t = text_of(c->in, i, &n);
+        oc_tk_search f = oc_tk_pattern_search(&c->p->pattern, t, n);
+        bool kept = c->y->texts > 0 || !c->p->drops_first;
+        while (n > 0 && oc_tk_search_next(&f, NULL, &begin, &end, NULL) == OC_OK) {
+            OC_TRY(oc_tk_append(&c->out->b, t + done, begin - done));
+            if (kept) OC_TRY(oc_tk_append(&c->out->b, " ", 1));
             done = end;
         }
-        OC_TRY(oc_tk_append(&out->b, t + done, n - done));
-        OC_TRY(close_text(out));
+        OC_TRY(oc_tk_append(&c->out->b, t + done, n - done));
+        if (i == c->in->n) break;
+        OC_TRY(close_text(c->out));
+        c->y->texts++;
     }
     return OC_OK;
 }
 
-static oc_status apply(const oc_tk_decoder *d, const step *p, const texts *in, texts *out,
-                       oc_tk_matcher **m, oc_error *err) {
-    switch (p->kind) {
+static oc_status apply(const call *c) {
+    switch (c->p->kind) {
     case BYTE_LEVEL:
-        return byte_level(d, in, out);
+        return byte_level(c);
     case REPLACE:
-        return replace(p, in, out, m, err);
+        return replace(c);
     case BYTE_FALLBACK:
-        return byte_fallback(in, out);
+        return byte_fallback(c);
     case FUSE:
-        OC_TRY(oc_tk_append(&out->b, in->b.s, in->b.n));
-        return close_text(out);
+        return fuse(c);
     case STRIP:
-        return strip(p, in, out);
+        return strip(c);
     case METASPACE:
-        return metaspace(p, in, out);
+        return metaspace(c);
     }
     return OC_OK;
 }
 
 /* --- The whole */
+
+struct oc_decode {
+    const oc_tokenizer *t;
+    bool skip;
+    texts x[2];
+    memory *steps;   /* of each step */
+    oc_tk_bytes run; /* the byte tokenizer: bytes that may be part of a longer character */
+    size_t in, ids;  /* bytes and ids so far */
+    size_t texts;    /* given out: without a decoder a space stands between two */
+    oc_tk_bytes out;
+    oc_tk_matcher *m;
+};
 
 /* The text of an id; NULL: an id between tokens. */
 static const char *text_of_id(const oc_tokenizer *t, int32_t id, size_t *n) {
@@ -360,37 +495,143 @@ static oc_status gather(texts *x, const oc_tokenizer *t, const int32_t *ids, siz
     return OC_OK;
 }
 
-static oc_status join(const texts *x, const char *between, oc_tk_bytes *out) {
-    for (size_t i = 0; i < x->n; i++) {
+static oc_status join(oc_decode *z, const texts *x, const char *between) {
+    for (size_t i = 0; i <= x->n; i++) {
         size_t n;
         const char *s = text_of(x, i, &n);
-        if (i > 0) OC_TRY(oc_tk_append(out, between, strlen(between)));
-        OC_TRY(oc_tk_append(out, s, n));
+        if (i == x->n && n == 0) break;
+        if (z->texts > 0) OC_TRY(oc_tk_append(&z->out, between, strlen(between)));
+        OC_TRY(oc_tk_append(&z->out, s, n));
+        z->texts += i < x->n;
     }
     return OC_OK;
 }
 
-oc_status oc_tk_decode(const oc_tk_decoder *d, const oc_tokenizer *t, const int32_t *ids,
-                       size_t n_ids, bool skip, oc_tk_bytes *out, oc_error *err) {
-    texts x[2] = {0};
-    oc_tk_matcher *m = NULL;
-    int now = 0;
-    oc_status s = gather(&x[0], t, ids, n_ids, skip);
-    x[0].b.most = x[1].b.most = oc_tk_most(x[0].b.n);
-    for (size_t i = 0; d != NULL && i < d->n && s == OC_OK; i++) {
-        x[1 - now].b.n = x[1 - now].n = 0;
-        s = apply(d, &d->steps[i], &x[now], &x[1 - now], &m, err);
-        now = 1 - now;
+/* Rules may make no more of a text than oc_tk_most(), up to here and in the whole. */
+static oc_status apply_step(oc_decode *z, size_t i, texts *in, texts *out, bool last,
+                            oc_error *err) {
+    memory *y = &z->steps[i];
+    size_t most = oc_tk_most(z->in);
+    const call c = {z->t->decoder, &z->t->decoder->steps[i], y, in, out, last, &z->m, err};
+    out->b.n = out->n = 0;
+    out->b.most = most > y->made ? most - y->made : 1;
+    OC_TRY(apply(&c));
+    y->made += out->b.n;
+    return OC_OK;
+}
+
+static oc_status through_steps(oc_decode *z, const int32_t *ids, size_t n, bool last,
+                               oc_error *err) {
+    const oc_tk_decoder *d = z->t->decoder;
+    texts *in = &z->x[0], *out = &z->x[1];
+    in->b.n = in->n = in->b.most = 0;
+    OC_TRY(gather(in, z->t, ids, n, z->skip));
+    z->in += in->b.n;
+    for (size_t i = 0; d != NULL && i < d->n; i++) {
+        OC_TRY(apply_step(z, i, in, out, last, err));
+        texts *was = in;
+        in = out;
+        out = was;
     }
-    if (s == OC_OK) s = join(&x[now], d == NULL ? " " : "", out);
-    if (s == OC_E_MEMORY) oc_fail(err, s, "no memory to decode %zu ids", n_ids);
+    return join(z, in, d == NULL ? " " : "");
+}
+
+static oc_status decode(oc_decode *z, const int32_t *ids, size_t n, bool last, oc_error *err) {
+    z->out.n = 0;
+    z->ids += n;
+    if (!z->t->bytes) return through_steps(z, ids, n, last, err);
+    OC_TRY(oc_tk_bytes_text(ids, n, z->skip, &z->run));
+    return give_repaired(&z->run, last, &z->out);
+}
+
+static oc_status describe(const oc_decode *z, oc_status s, oc_error *err) {
+    if (s == OC_E_MEMORY) oc_fail(err, s, "no memory to decode %zu ids", z->ids);
     if (s == OC_E_OVERFLOW)
         oc_fail(err, s, "%s: its decoder would make more than %zu bytes of %zu ids",
-                t->origin != NULL ? t->origin : "the tokenizer", x[0].b.most, n_ids);
-    for (int i = 0; i < 2; i++) {
-        free(x[i].b.s);
-        free(x[i].ends);
+                z->t->origin != NULL ? z->t->origin : "the tokenizer", oc_tk_most(z->in), z->ids);
+    return s;
+}
+
+static oc_status check_ids(const oc_tokenizer *t, const int32_t *ids, size_t n, oc_error *err) {
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= t->vocab)
+            return oc_fail(err, OC_E_INVALID, "the id %d is not in [0, %d)", (int)ids[i],
+                           (int)t->vocab);
+    return OC_OK;
+}
+
+static oc_status give(oc_decode *z, const int32_t *ids, size_t n_ids, bool last, const char **text,
+                      size_t *n, oc_error *err) {
+    OC_TRY(check_ids(z->t, ids, n_ids, err));
+    OC_TRY(describe(z, decode(z, ids, n_ids, last, err), err));
+    *text = z->out.n > 0 ? z->out.s : "";
+    *n = z->out.n;
+    return OC_OK;
+}
+
+static oc_status decode_init(oc_decode *z, const oc_tokenizer *t, bool skip, oc_error *err) {
+    size_t n = t->decoder != NULL ? t->decoder->n : 0;
+    *z = (oc_decode){.t = t, .skip = skip};
+    if (n == 0) return OC_OK;
+    z->steps = calloc(n, sizeof *z->steps);
+    return z->steps != NULL ? OC_OK : oc_fail(err, OC_E_MEMORY, "no memory to decode");
+}
+
+static void decode_release(oc_decode *z) {
+    for (size_t i = 0; z->steps != NULL && i < z->t->decoder->n; i++) {
+        free(z->steps[i].held.s);
+        free(z->steps[i].run.s);
     }
-    oc_tk_matcher_free(m);
+    for (int i = 0; i < 2; i++) {
+        free(z->x[i].b.s);
+        free(z->x[i].ends);
+    }
+    free(z->steps);
+    free(z->run.s);
+    free(z->out.s);
+    oc_tk_matcher_free(z->m);
+}
+
+oc_status oc_decode_open(oc_decode **out, const oc_tokenizer *t, bool skip, oc_error *err) {
+    *out = NULL;
+    oc_decode *z = malloc(sizeof *z);
+    if (z == NULL) return oc_fail(err, OC_E_MEMORY, "no memory to decode");
+    oc_status s = decode_init(z, t, skip, err);
+    if (s == OC_OK)
+        *out = z;
+    else
+        free(z);
+    return s;
+}
+
+void oc_decode_close(oc_decode *d) {
+    if (d == NULL) return;
+    decode_release(d);
+    free(d);
+}
+
+oc_status oc_decode_put(oc_decode *d, const int32_t *ids, size_t n_ids, const char **text,
+                        size_t *n, oc_error *err) {
+    return give(d, ids, n_ids, false, text, n, err);
+}
+
+oc_status oc_decode_end(oc_decode *d, const char **text, size_t *n, oc_error *err) {
+    return give(d, NULL, 0, true, text, n, err);
+}
+
+oc_status oc_tokenizer_decode(const oc_tokenizer *t, const int32_t *ids, size_t n_ids, bool skip,
+                              char **text, size_t *n, oc_error *err) {
+    oc_decode z;
+    const char *all;
+    size_t all_n;
+    OC_TRY(decode_init(&z, t, skip, err));
+    oc_status s = give(&z, ids, n_ids, true, &all, &all_n, err);
+    if (s == OC_OK) s = describe(&z, oc_tk_append(&z.out, "", 1), err);
+    if (s == OC_OK) {
+        *text = z.out.s;
+        *n = all_n;
+        z.out.s = NULL;
+    }
+    decode_release(&z);
     return s;
 }

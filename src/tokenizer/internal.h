@@ -370,10 +370,6 @@ OC_NODISCARD oc_status oc_tk_decoder_new(oc_tk_decoder **out, const json_t *o, c
                                          oc_error *err);
 void oc_tk_decoder_free(oc_tk_decoder *d);
 uint64_t oc_tk_decoder_bytes(const oc_tk_decoder *d);
-/* d NULL: tokens joined by spaces, as the reference library does. */
-OC_NODISCARD oc_status oc_tk_decode(const oc_tk_decoder *d, const oc_tokenizer *t,
-                                    const int32_t *ids, size_t n_ids, bool skip, oc_tk_bytes *out,
-                                    oc_error *err);
 
 /* --- The whole */
 
@@ -416,7 +412,7 @@ struct oc_tokenizer {
 OC_NODISCARD oc_status oc_tk_json_read(oc_tokenizer *t, const char *json, size_t n,
                                        const char *origin, oc_error *err);
 /* Whether the text is a tokenizer.json that oc_tokenizer_save() wrote. */
-bool oc_tk_json_is_bytes(const char *json, size_t n);
+OC_NODISCARD oc_status oc_tk_json_is_bytes(const char *json, size_t n, bool *same, oc_error *err);
 
 OC_NODISCARD oc_status oc_tokens_reserve(oc_tokens *t, size_t n);
 /* The byte tokenizer: fills *t, which is zero but for its config; texts of ids below
@@ -425,8 +421,8 @@ void oc_tk_bytes_init(oc_tokenizer *t);
 extern const char *const oc_tk_bytes_specials[OC_BYTES_FIRST];
 OC_NODISCARD oc_status oc_tk_bytes_encode(const char *text, size_t n, oc_special special,
                                           oc_tokens *out);
-OC_NODISCARD oc_status oc_tk_bytes_decode(const int32_t *ids, size_t n, bool skip,
-                                          oc_tk_bytes *out);
+/* Append the bytes of ids, which may be no UTF-8. */
+OC_NODISCARD oc_status oc_tk_bytes_text(const int32_t *ids, size_t n, bool skip, oc_tk_bytes *out);
 int32_t oc_tk_bytes_find(const char *s, size_t n);
 /* For tests: what the last encodings with *t looked at, in bytes and symbols. */
 uint64_t oc_tk_work(const oc_tokens *t);

@@ -90,7 +90,7 @@ static json_t *config_json(void) {
 
 /* Takes root. */
 static oc_status save(json_t *root, const char *dir, const char *name, oc_error *err) {
-    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2)), *path = NULL;
+    char *text = root == NULL ? NULL : oc_json_dump(root, JSON_INDENT(2)), *path = NULL;
     json_decref(root);
     if (asprintf(&path, "%s/%s", dir, name) < 0) path = NULL;
     oc_status s;
@@ -113,14 +113,16 @@ oc_status oc_tokenizer_save(const oc_tokenizer *t, const char *dir, oc_error *er
     return save(config_json(), dir, "tokenizer_config.json", err);
 }
 
-bool oc_tk_json_is_bytes(const char *json, size_t n) {
-    json_t *root = NULL, *ours;
-    bool same = false;
-    if (n > OURS_MOST || oc_json_parse(&root, json, n, "", 1, OC_JSON_NO_NUL, NULL) != OC_OK)
-        return false;
-    ours = tokenizer_json();
-    if (ours != NULL) same = json_equal(root, ours) == 1;
+oc_status oc_tk_json_is_bytes(const char *json, size_t n, bool *same, oc_error *err) {
+    json_t *root = NULL;
+    *same = false;
+    if (n > OURS_MOST) return OC_OK;
+    oc_status s = oc_json_parse(&root, json, n, "tokenizer.json", 1, OC_JSON_NO_NUL, err);
+    if (s != OC_OK) return s == OC_E_MEMORY ? s : OC_OK; /* what it is then is told by its reader */
+    json_t *ours = tokenizer_json();
+    if (ours == NULL) s = oc_fail(err, OC_E_MEMORY, "no memory to read a tokenizer");
+    if (ours != NULL) *same = json_equal(root, ours) == 1;
     json_decref(root);
     json_decref(ours);
-    return same;
+    return s;
 }

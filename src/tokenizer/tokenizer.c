@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/heap.h"
+#include "tensor/foreign.h"
 #include "tokenizer/internal.h"
 
 #include <stdio.h>
@@ -40,7 +41,9 @@ static oc_status parse(oc_tokenizer *t, const char *json, size_t n, const oc_tk_
     OC_TRY(oc_tk_config_read(c, beside, origin, err));
     t->origin = strdup(origin);
     if (t->origin == NULL) return oc_fail(err, OC_E_MEMORY, "%s: no memory to read it", origin);
-    if (oc_tk_json_is_bytes(json, n)) {
+    bool bytes;
+    OC_TRY(oc_tk_json_is_bytes(json, n, &bytes, err));
+    if (bytes) {
         oc_tk_bytes_init(t);
         return OC_OK;
     }
@@ -84,8 +87,12 @@ static oc_status locate(files *f, const char *dir, const char *name, oc_error *e
 /* *out stays NULL when there is no such file. */
 static oc_status read_optional(files *f, const char *dir, const char *name, char **out, size_t *n,
                                oc_error *err) {
+    char told[700];
     OC_TRY(locate(f, dir, name, err));
-    return oc_fs_exists(f->path) ? oc_fs_read(out, n, f->path, FILE_MOST, err) : OC_OK;
+    if (!oc_fs_exists(f->path)) return OC_OK;
+    OC_TRY(oc_fs_read(out, n, f->path, FILE_MOST, err));
+    if (!oc_foreign_pointer(f->path, *out, *n, told, sizeof told)) return OC_OK;
+    return oc_fail(err, OC_E_FORMAT, "%s %s", f->path, told);
 }
 
 static oc_status missing(files *f, const char *dir, oc_error *err) {
@@ -200,26 +207,4 @@ int32_t oc_tokenizer_find(const oc_tokenizer *t, const char *text, size_t n) {
     if (t->bytes) return oc_tk_bytes_find(text, n);
     const oc_tk_added *a = oc_tk_added_by_text(&t->added, text, n);
     return a != NULL ? a->id : oc_tk_vocab_find(&t->model.vocab, text, n);
-}
-
-/* --- Work */
-
-oc_status oc_tokenizer_decode(const oc_tokenizer *t, const int32_t *ids, size_t n_ids, bool skip,
-                              char **text, size_t *n, oc_error *err) {
-    for (size_t i = 0; i < n_ids; i++)
-        if (ids[i] < 0 || ids[i] >= t->vocab)
-            return oc_fail(err, OC_E_INVALID, "the id %d is not in [0, %d)", (int)ids[i],
-                           (int)t->vocab);
-    oc_tk_bytes out = {0};
-    oc_status s = t->bytes ? oc_tk_bytes_decode(ids, n_ids, skip, &out)
-                           : oc_tk_decode(t->decoder, t, ids, n_ids, skip, &out, err);
-    if (s == OC_OK) s = oc_tk_append(&out, "", 1);
-    if (s != OC_OK) {
-        if (s == OC_E_MEMORY) oc_fail(err, s, "no memory to decode %zu ids", n_ids);
-        free(out.s);
-        return s;
-    }
-    *text = out.s;
-    *n = out.n - 1;
-    return OC_OK;
 }

@@ -87,6 +87,20 @@ OC_NODISCARD oc_status oc_tokenizer_encode(const oc_tokenizer *t, const char *te
 OC_NODISCARD oc_status oc_tokenizer_decode(const oc_tokenizer *t, const int32_t *ids, size_t n_ids,
                                            bool skip, char **text, size_t *n, oc_error *err);
 
+/* --- Decoding token by token: the pieces, joined, are what oc_tokenizer_decode() makes of all ids.
+ * Every piece is whole characters; what later ids may still change waits: bytes of an unfinished
+ * character, a run of byte tokens (<0x0A>), a blank that would be cut off at the end. A call's work
+ * does not grow with what came before. Text is borrowed until the next call. */
+typedef struct oc_decode oc_decode;
+/* t is borrowed until it is closed. */
+OC_NODISCARD oc_status oc_decode_open(oc_decode **out, const oc_tokenizer *t, bool skip,
+                                      oc_error *err);
+void oc_decode_close(oc_decode *d);
+OC_NODISCARD oc_status oc_decode_put(oc_decode *d, const int32_t *ids, size_t n_ids,
+                                     const char **text, size_t *n, oc_error *err);
+/* What waited; once. After it, and after a failure, nothing but close. */
+OC_NODISCARD oc_status oc_decode_end(oc_decode *d, const char **text, size_t *n, oc_error *err);
+
 /* Whether encoding a text in pieces without specials, cut anywhere, equals encoding it whole;
  * specials are then bos first and eos last (the byte tokenizer). */
 bool oc_tokenizer_pieces(const oc_tokenizer *t);

@@ -67,7 +67,12 @@ static bool set_dtype(json_t *root, const char *dtype) {
     return done;
 }
 
-/* The config as it was, but for the dtype. */
+/* Nothing but the tensors tells, where it ties a head that is its own. */
+static bool set_tied(json_t *root, const oc_model *m) {
+    return !m->said_tied || json_object_set_new(root, "tie_word_embeddings", json_false()) == 0;
+}
+
+/* The config as it was, but for the dtype and a tie that is none. */
 static oc_status write_config(const oc_setup *setup, const char *dir, oc_error *err) {
     char path[PATH_BYTES];
     const oc_source_file *f = oc_source_config(setup->source);
@@ -75,8 +80,8 @@ static oc_status write_config(const oc_setup *setup, const char *dir, oc_error *
     OC_TRY(join(path, dir, "config.json", err));
     OC_TRY(oc_json_parse(&root, f->data, f->bytes, oc_source_config_path(setup->source), 1,
                          OC_JSON_NO_NUL, err));
-    char *text = set_dtype(root, torch_name(setup->dtype))
-                     ? json_dumps(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER)
+    char *text = set_dtype(root, torch_name(setup->dtype)) && set_tied(root, setup->model)
+                     ? oc_json_dump(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER)
                      : NULL;
     json_decref(root);
     if (!text) return oc_fail(err, OC_E_MEMORY, "no memory for config.json");
@@ -91,17 +96,28 @@ static bool is_saved(const oc_setup *setup, const char *name) {
     return !setup->built_in || strcmp(name, "generation_config.json") == 0;
 }
 
+/* name may have a directory before it. */
+static oc_status write_beside(const char *dir, const char *name, const oc_source_file *f,
+                              oc_error *err) {
+    char path[PATH_BYTES];
+    const char *slash = strrchr(name, '/');
+    OC_TRY(join(path, dir, name, err));
+    if (slash) {
+        path[strlen(path) - strlen(slash)] = 0;
+        OC_TRY(oc_fs_make_directories(path, err));
+        OC_TRY(join(path, dir, name, err));
+    }
+    return oc_fs_write_atomic(path, f->data, f->bytes, err);
+}
+
 /* The files of the tokenizer as they were; the built-in one, which may have none, is written out.
  */
 static oc_status write_tokenizer(const oc_setup *setup, const char *dir, oc_error *err) {
-    char path[PATH_BYTES];
     const char *name;
     const oc_source_file *f;
     if (setup->built_in) OC_TRY(oc_tokenizer_save(setup->tokenizer, dir, err));
     for (size_t i = 0; (f = oc_source_beside(setup->source, i, &name)); i++) {
-        if (!f->data || !is_saved(setup, name)) continue;
-        OC_TRY(join(path, dir, name, err));
-        OC_TRY(oc_fs_write_atomic(path, f->data, f->bytes, err));
+        if (f->data && is_saved(setup, name)) OC_TRY(write_beside(dir, name, f, err));
     }
     return OC_OK;
 }
@@ -167,14 +183,21 @@ typedef struct replacement {
     bool weights;
 } replacement;
 
+static oc_status place_files(const char *from, const char *dir, bool weights, oc_error *err);
+
 static oc_status place_one(void *arg, const char *name, oc_error *err) {
     const replacement *r = arg;
+    char from[PATH_BYTES], to[PATH_BYTES];
     if (name[0] == '.' || is_weights(name) != r->weights) return OC_OK;
-    return place_file(r->from, r->dir, name, err);
+    OC_TRY(join(from, r->from, name, err));
+    if (!oc_fs_is_directory(from)) return place_file(r->from, r->dir, name, err);
+    OC_TRY(join(to, r->dir, name, err));
+    OC_TRY(oc_fs_make_directories(to, err));
+    return place_files(from, to, false, err);
 }
 
-/* Every file of `from` into dir: weights in the second pass, so that a new config never stands
- * beside weights that are missing. */
+/* Every file of `from` into dir, those of its directories too: weights in the second pass, so that
+ * a new config never stands beside weights that are missing. */
 static oc_status place_files(const char *from, const char *dir, bool weights, oc_error *err) {
     replacement r = {from, dir, weights};
     return oc_fs_list(from, place_one, &r, err);
@@ -185,15 +208,15 @@ static oc_status drop_one(void *arg, const char *name, oc_error *err) {
     char path[PATH_BYTES], gone[PATH_BYTES];
     if (r->weights ? !is_weights(name) : !oc_source_is_beside(name)) return OC_OK;
     OC_TRY(join(path, r->from, name, err));
-    if (oc_fs_exists(path)) return OC_OK;
+    if (oc_fs_exists(path) && !oc_fs_is_directory(path)) return OC_OK;
     OC_TRY(join(path, r->dir, name, err));
     OC_TRY(join(gone, r->dir, stale, err));
     OC_TRY(oc_fs_rename(path, gone, err));
     return oc_fs_remove_temporary(gone, err);
 }
 
-/* What an earlier model in dir has and `from` does not replace: shards by another number, or
- * (weights false) a tokenizer. */
+/* What an earlier model in dir has and `from` does not replace as a file: shards by another number,
+ * or (weights false) a tokenizer. */
 static oc_status drop_old(const char *from, const char *dir, bool weights, oc_error *err) {
     replacement r = {from, dir, weights};
     return oc_fs_list(dir, drop_one, &r, err);

@@ -266,19 +266,7 @@ static oc_status run_steps(trainer *t, oc_error *err) {
 }
 
 static void print_end(const trainer *t) {
-    char planned[32], measured[32];
-    if (t->config->quiet) return;
-    for (int i = 0; i < OC_TIER_COUNT; i++) {
-        uint64_t p = t->setup->set->arena_bytes[i];
-        if (p == 0) continue;
-        uint64_t m = oc_session_measured(t->session, (oc_tier)i);
-        (void)fprintf(stderr, "%s: %llu bytes planned (%s), %llu measured (%s)\n",
-                      oc_tier_name((oc_tier)i), (unsigned long long)p,
-                      oc_size_format(p, planned, sizeof planned), (unsigned long long)m,
-                      oc_size_format(m, measured, sizeof measured));
-    }
-    (void)fprintf(stderr, "process: %s resident, seen from outside\n",
-                  oc_size_format(oc_mem_rss(), planned, sizeof planned));
+    if (!t->config->quiet) oc_session_print_measured(t->session, stderr);
 }
 
 /* A model that no step has changed is no result, when there was something to learn. */

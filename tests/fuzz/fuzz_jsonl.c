@@ -105,7 +105,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
         snprintf(path, sizeof path, "/tmp/oc-fuzz-%ld%s", (long)getpid(), ends[e]);
         FILE *f = fopen(path, "wb");
         if (f == NULL || fwrite(data, 1, n, f) != n || fclose(f) != 0) abort();
-        (void)oc_dataset_needs_tokenizer(path);
+        bool needs;
+        if (oc_dataset_needs_tokenizer(path, &needs, NULL) != OC_OK) abort();
         try_file(path, true);
         try_file(path, false);
         unlink(path);

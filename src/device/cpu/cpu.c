@@ -51,7 +51,7 @@ static void oc_cpu_gemm(oc_device *d, const oc_gemm *g) {
         oc_device_set_failed(d, OC_E_INVALID);
         return;
     }
-    if (oc_few_takes(g)) {
+    if (oc_few_takes(c->few, g)) {
         oc_few_run(c->few, d->pool, g);
         return;
     }
@@ -109,7 +109,7 @@ oc_status oc_device_open_cpu(oc_device **out, oc_pool *pool, oc_isa isa, oc_erro
     c->attention = k->attention;
     c->rope = k->rope;
     c->paged = k->paged;
-    c->few = k->few;
+    c->few = oc_few_best(k->few);
     c->gemm = oc_gemm_default(k->isa);
     snprintf(c->kernel_names, sizeof c->kernel_names, "%s gemm:%s", k->kernels->name,
              oc_gemm_name(c->gemm));

@@ -13,10 +13,22 @@ static void columns(void *arg, int64_t task, int worker) {
     j->k->columns(j->g, n, left < OC_FEW_COLUMNS ? left : OC_FEW_COLUMNS);
 }
 
-bool oc_few_takes(const oc_gemm *g) {
-    int64_t most = g->b.dtype == OC_F32 ? OC_GEMM_FEW_ROWS / 3 : OC_GEMM_FEW_ROWS; /* measured */
-    bool asked = g->kernel == OC_GEMM_FEW || (g->kernel == OC_GEMM_AUTO && g->c.rows <= most);
-    return asked && g->trans_b && !g->trans_a && !g->accumulate;
+const oc_few_kernels *oc_few_best(const oc_few_kernels *of_isa) {
+#if defined(__x86_64__)
+    if (of_isa == &oc_few_avx512 && __builtin_cpu_supports("avx512bf16")) return &oc_few_avx512bf16;
+#endif
+    return of_isa;
+}
+
+static int64_t most_rows(const oc_few_kernels *k, const oc_gemm *g) {
+    if (g->b.dtype == OC_F32) return k->most_f32;
+    return g->b.dtype == OC_BF16 ? k->most_bf16 : k->most_f16;
+}
+
+bool oc_few_takes(const oc_few_kernels *k, const oc_gemm *g) {
+    bool asked =
+        g->kernel == OC_GEMM_FEW || (g->kernel == OC_GEMM_AUTO && g->c.rows <= most_rows(k, g));
+    return asked && g->a.dtype == g->b.dtype && g->trans_b && !g->trans_a && !g->accumulate;
 }
 
 void oc_few_run(const oc_few_kernels *k, oc_pool *pool, const oc_gemm *g) {

@@ -14,6 +14,8 @@ enum { OC_FEW_COLUMNS = 48 }; /* rows of b that a task takes */
 
 typedef struct oc_few_kernels {
     const char *name;
+    int64_t most_f32, most_bf16,
+        most_f16; /* rows up to which they are faster than tiles, measured */
     void (*columns)(const oc_gemm *g, int64_t n,
                     int64_t count); /* columns n .. n + count - 1 of c */
 } oc_few_kernels;
@@ -22,10 +24,13 @@ extern const oc_few_kernels oc_few_plain;
 #if defined(__x86_64__)
 extern const oc_few_kernels oc_few_avx2;
 extern const oc_few_kernels oc_few_avx512;
+extern const oc_few_kernels oc_few_avx512bf16; /* bf16 by pairs; else as avx512 */
 #endif
 
+/* The best of these that run here, for what gemm takes as its instruction set. */
+const oc_few_kernels *oc_few_best(const oc_few_kernels *of_isa);
 /* Whether these kernels compute such a product; shapes are the caller's matter. */
-bool oc_few_takes(const oc_gemm *g);
+bool oc_few_takes(const oc_few_kernels *k, const oc_gemm *g);
 void oc_few_run(const oc_few_kernels *k, oc_pool *pool, const oc_gemm *g);
 
 #endif
