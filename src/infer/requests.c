@@ -425,6 +425,7 @@ oc_status oc_requests_next(oc_requests *r, oc_request *out, bool *more, oc_error
     *more = false;
     oc_status s = next_text(r, &text, &n, &line, more, &row, &why);
     if (s != OC_OK) {
+        *more = false;
         if (err != NULL) *err = why;
         return s;
     }
