@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures outcore against its own bounds and against PyTorch and DeepSpeed; standard library only.
 
-    compare.py [adamw] [gemm] [tokenizer] [plan] [overlap] [early] [recompute] [host] [pytorch] [deepspeed]   default: all
+    compare.py [PART...]   default: all; a name that is none tells which there are
 
 What is compared takes turns (ABAB...), several steps a turn, and medians over all turns are set
 against each other: other load on the machine disturbs both. The first step of each process warms up
@@ -17,6 +17,9 @@ import statistics
 import subprocess
 import sys
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers"))
+from common import prompts  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, os.environ.get("OC_BUILD", "build"))
@@ -561,6 +564,77 @@ def few():
     save("few", {"lines": lines.split("\n")})
 
 
+def generation_model():
+    """A llama of 286 M parameters in bf16, as safetensors."""
+    folder = config("llama-300m", intermediate_size=2816, num_hidden_layers=20, vocab_size=32000,
+                    tie_word_embeddings=False)
+    model = os.path.join(WORK, "llama-300m-bf16")
+    if not os.path.exists(os.path.join(model, "model.safetensors")):
+        subprocess.run([os.path.join(BUILD, "outcore"), "train", "--init", folder, "--tokenizer", "bytes",
+                        "--data", text(), "--output", model, "--dtype", "bf16", "--max-steps", "1",
+                        "--lr", "1e-9", "--seq-length", "64", "--quiet"], check=True, stdout=subprocess.DEVNULL)
+    return model
+
+
+def generated(model, batch, prompt, new, extra=()):
+    """Greedy answers to the peers' prompts, each run a process that reads the model anew."""
+    rows, answers = os.path.join(WORK, "rows.jsonl"), os.path.join(WORK, "answers.jsonl")
+    with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
+        vocab = json.load(file)["vocab_size"]
+    with open(rows, "w", encoding="utf-8") as file:
+        for ids in prompts(vocab, batch, prompt):
+            file.write(json.dumps({"input_ids": ids}) + "\n")
+    command = [os.path.join(BUILD, "outcore"), "generate", "--model", model, "--dtype", "bf16", "--threads",
+               str(THREADS), "--input", rows, "--output", answers, "--overwrite", "--temperature", "0",
+               "--ignore-eos", "--max-new-tokens", str(new), "--batch", str(batch), *extra]
+    result = {"seconds": [], "options": list(extra)}
+    for _ in range(STEPS):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        told = re.search(r"([0-9.]+) tokens/s of prompts, ([0-9.]+) tokens/s of answers \(([0-9.]+) overall",
+                         done.stderr)
+        if done.returncode or not told:
+            return {"failed": done.stderr[-600:]}
+        result["seconds"].append(batch * new / float(told[3]))
+        result.setdefault("prefill", []).append(float(told[1]))
+        result.setdefault("decode", []).append(float(told[2]))
+    return result
+
+
+def compare_generation(name, legs, tokens):
+    results = take_turns(legs)
+    ours = seconds(results["ours"])
+    if ours is None:
+        sys.exit(results["ours"][-1]["failed"])
+    row(f"{name}: tokens/s", f"{tokens / ours:.1f}", "", f"spread {spread(results['ours']):.0%}")
+    for leg in list(legs)[1:]:
+        theirs = seconds(results[leg])
+        failed = results[leg][-1].get("failed", "")
+        row(f"  of {leg}'s", f"{theirs / ours:.2f}" if theirs else "-", "> 1",
+            f"{tokens / theirs:.1f} tokens/s" if theirs else failed[-120:])
+    return results
+
+
+def generate(prompt=128, new=64):
+    """Prompts and answers together: what a batch takes from its first pass to its last token."""
+    model, saved = generation_model(), {}
+    for batch in (1, 8, 32):
+        options = {"model": model, "batch": batch, "prompt": prompt, "new": new, "steps": STEPS}
+        saved[batch] = compare_generation(f"generate, batch {batch}", {
+            "ours": lambda: generated(model, batch, prompt, new),
+            "transformers": lambda: peer("generate_transformers.py", **options),
+            "llama.cpp": lambda: peer("generate_llama_cpp.py", **options),
+        }, batch * new)
+    streamed = ("--device-memory", "400MiB", "--resident-blocks", "0", "--slots", "2")
+    options = {"model": model, "batch": 32, "prompt": prompt, "new": new, "steps": 1,
+               "accelerate-max-memory": "200MiB", "accelerate-copy": True}
+    saved["streamed"] = compare_generation("generate, batch 32, every layer fetched each pass", {
+        "ours": lambda: generated(model, 32, prompt, new, streamed),
+        "accelerate": lambda: peer("generate_transformers.py", **options),
+        "ours, resident": lambda: generated(model, 32, prompt, new),
+    }, 32 * new)
+    save("generate", saved)
+
+
 def bible(name):
     """The text of Debian's bible-kjv, as running text."""
     path = os.path.join(WORK, name)
@@ -607,7 +681,7 @@ def tokenizer():
         f"tokenizers library {other['open_seconds']:.3f}")
 
 
-PARTS = {f.__name__: f for f in (adamw, gemm, few, tokenizer, plan, overlap, early, recompute, mixed, host, pytorch,
+PARTS = {f.__name__: f for f in (adamw, gemm, few, generate, tokenizer, plan, overlap, early, recompute, mixed, host, pytorch,
                               deepspeed)}
 
 
@@ -620,7 +694,7 @@ def main():
     print(f"{THREADS} threads, load {os.getloadavg()[0]:.1f}; {ROUNDS} turns, {STEPS} steps each")
     if not os.path.exists(os.path.join(PEERS, "bin", "python")):
         print(f"no peers in {PEERS} (bench/peers/setup.sh installs them): left out")
-        wanted = [name for name in wanted if name not in ("tokenizer", "pytorch", "deepspeed")]
+        wanted = [name for name in wanted if name not in ("tokenizer", "pytorch", "deepspeed", "generate")]
     for name in wanted:
         PARTS[name]()
     shutil.rmtree(WORK, ignore_errors=True)
