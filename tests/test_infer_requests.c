@@ -295,7 +295,7 @@ static void what_is_wrong_with_a_row_is_told_by_name_and_ends_nothing(void **sta
         {"{\"prompt\":\"a\",\"logprobs\":21}", "\"logprobs\" is 21"},
         {"{\"prompt\":\"a\",\"top_logprobs\":2}", "\"top_logprobs\" needs \"logprobs\""},
         {"{\"prompt\":\"a\",\"logit_bias\":{\"5\":1}}", "\"logit_bias\" is not available"},
-        {"{\"prompt\":\"a\",\"min_tokens\":3}", "\"min_tokens\" is not available"},
+        {"{\"prompt\":\"a\",\"min_tokens\":3,\"max_tokens\":2}", "at least 3 tokens"},
         {"{" TEXT "{\"prompt\":\"a\",\"stream\":true}}", "\"stream\" is not available"},
         {"{" TEXT "{\"prompt\":\"a\",\"logprobs\":true}}", "\"logprobs\" is true"},
         {"{" TEXT "{\"prompt\":\"a\",\"messages\":[]}}", "\"messages\" is no key of a completion"},
