@@ -5,6 +5,7 @@
  * rows of input, over matrices of a layer of a 1.1B model, which together are larger than any
  * cache. Medians. */
 #include "base/pool.h"
+#include "bench_read.h"
 #include "bench_util.h"
 #include "device/device.h"
 
@@ -36,38 +37,13 @@ static void make(weights *s, oc_dtype t) {
     s->y = bench_filled(512 * 11264, t);
 }
 
-typedef struct reading {
-    const uint64_t *at;
-    int64_t n, per;
-    uint64_t *sums;
-} reading;
-
-typedef uint64_t wide __attribute__((vector_size(64), may_alias));
-
-/* As fast as it can be read: four sums side by side. */
-__attribute__((optimize("O3"))) static void read_some(void *arg, int64_t task, int worker) {
-    const reading *r = arg;
-    int64_t first = task * r->per, end = first + r->per < r->n ? first + r->per : r->n;
-    const wide *x = (const void *)(r->at + first);
-    wide s[4] = {{0}};
-    for (int64_t i = 0; i + 4 <= (end - first) / 8; i += 4)
-        for (int k = 0; k < 4; k++)
-            s[k] += x[i + k];
-    r->sums[worker] += s[0][0] + s[1][1] + s[2][2] + s[3][3];
-}
-
 static double time_read(const weights *s, oc_pool *pool) {
-    uint64_t sums[64] = {0};
     double t = bench_now();
     for (int c = 0; c < COPIES; c++)
-        for (int i = 0; i < SHAPES; i++) {
-            int64_t n = shapes[i].n * shapes[i].k * (int64_t)oc_dtype_bytes(s->t) / 8;
-            reading r = {s->w[c][i], n, 1 << 14, sums};
-            oc_pool_for(pool, (n + r.per - 1) / r.per, read_some, &r);
-        }
-    t = bench_now() - t;
-    if (sums[0] == 1) puts("");
-    return t;
+        for (int i = 0; i < SHAPES; i++)
+            bench_read(pool, s->w[c][i],
+                       (uint64_t)(shapes[i].n * shapes[i].k) * oc_dtype_bytes(s->t));
+    return bench_now() - t;
 }
 
 static double time_products(const weights *s, oc_device *d, int64_t rows, oc_gemm_kernel kernel) {

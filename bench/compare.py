@@ -553,6 +553,14 @@ def gemm():
     save("gemm", {"lines": lines.split("\n")})
 
 
+def few():
+    """What a pass of generation is made of: products of few rows, and attention over pages."""
+    lines = "".join(bench_program(name, THREADS, 7, dtype)
+                    for name in ("bench_few", "bench_paged") for dtype in ("bf16", "fp32"))
+    print(lines.strip())
+    save("few", {"lines": lines.split("\n")})
+
+
 def bible(name):
     """The text of Debian's bible-kjv, as running text."""
     path = os.path.join(WORK, name)
@@ -599,7 +607,7 @@ def tokenizer():
         f"tokenizers library {other['open_seconds']:.3f}")
 
 
-PARTS = {f.__name__: f for f in (adamw, gemm, tokenizer, plan, overlap, early, recompute, mixed, host, pytorch,
+PARTS = {f.__name__: f for f in (adamw, gemm, few, tokenizer, plan, overlap, early, recompute, mixed, host, pytorch,
                               deepspeed)}
 
 

@@ -4,6 +4,7 @@
 #include "cmocka_all.h"
 #include "device/device.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,18 +91,20 @@ static void a_row_of_a_product_does_not_depend_on_the_others(void **state) {
 /* ---- attention ---- */
 
 enum {
-    TOKENS = 150,
+    TOKENS = 700, /* more than a span of the keys that are taken at once */
     HEADS = 6,
     KV = 2,
     DIM = 20,
     PAGE = 16,
-    PAGES = 10,
+    PAGES = 44,
     LD = (HEADS + 2 * KV) * DIM
 };
 
 typedef struct sequence {
     oc_dtype t;
     char *qkv, *out; /* [TOKENS] */
+    int64_t window;
+    const float *slopes;
     int32_t pages[PAGES];
 } sequence;
 
@@ -111,7 +114,8 @@ static oc_paged_attention attention_of(bench *b, const sequence *x, char *kv, vo
                             .kv_heads = KV,
                             .head_dim = DIM,
                             .scale = 0.3f,
-                            .window = 90,
+                            .window = x->window,
+                            .slopes = x->slopes,
                             .soft_cap = 5,
                             .pages_ld = PAGES,
                             .page_tokens = PAGE,
@@ -128,30 +132,31 @@ static oc_paged_attention attention_of(bench *b, const sequence *x, char *kv, vo
     return a;
 }
 
-/* Tokens [from, to) of the sequence as a row beside another sequence's. */
-static void pass(bench *b, const sequence *x, const sequence *other, char *kv, int from, int to) {
-    size_t e = oc_dtype_bytes(x->t);
-    oc_paged_row rows[2] = {{.first = 0, .tokens = 5},
-                            {.first = 5, .tokens = to - from, .context = from}};
+/* Tokens [from, to) of the sequence as a row, behind a row of `beside` tokens of another's. */
+static void pass(bench *b, const sequence *x, const sequence *other, int beside, char *kv, int from,
+                 int to) {
+    size_t e = oc_dtype_bytes(x->t), before = (size_t)beside, n = (size_t)(to - from);
+    oc_paged_row rows[2] = {{.first = 0, .tokens = beside},
+                            {.first = beside, .tokens = to - from, .context = from}};
     int32_t pages[2 * PAGES];
-    char *qkv = malloc((size_t)(5 + to - from) * LD * e),
-         *out = malloc((size_t)(5 + to - from) * HEADS * DIM * e);
+    char *qkv = malloc((before + n) * LD * e), *out = malloc((before + n) * HEADS * DIM * e);
     void *work;
     oc_paged_attention a = attention_of(b, x, kv, &work);
     memcpy(pages, other->pages, sizeof other->pages);
     memcpy(pages + PAGES, x->pages, sizeof x->pages);
-    memcpy(qkv, other->qkv, 5 * LD * e);
-    memcpy(qkv + 5 * LD * e, x->qkv + (size_t)from * LD * e, (size_t)(to - from) * LD * e);
-    a.row = rows;
-    a.pages = pages;
-    a.tokens = 5 + to - from;
+    memcpy(qkv, other->qkv, before * LD * e);
+    memcpy(qkv + before * LD * e, x->qkv + (size_t)from * LD * e, n * LD * e);
+    a.rows = beside ? 2 : 1;
+    a.row = beside ? rows : rows + 1;
+    a.pages = beside ? pages : pages + PAGES;
+    a.tokens = beside + to - from;
     a.q = qkv;
     a.k = qkv + HEADS * DIM * e;
     a.v = qkv + (HEADS + KV) * DIM * e;
     a.out = out;
     b->device->ops->attention_paged(b->device, &a);
-    memcpy(x->out + (size_t)from * HEADS * DIM * e, out + 5 * HEADS * DIM * e,
-           (size_t)(to - from) * HEADS * DIM * e);
+    memcpy(x->out + (size_t)from * HEADS * DIM * e, out + before * HEADS * DIM * e,
+           n * HEADS * DIM * e);
     free(work);
     free(qkv);
     free(out);
@@ -162,33 +167,38 @@ static sequence sequence_of(bench *b, oc_dtype t, int32_t first_page) {
     x.qkv = values(b, t, TOKENS * LD);
     x.out = calloc(TOKENS * HEADS * DIM, 4);
     for (int i = 0; i < PAGES; i++)
-        x.pages[i] = first_page + (i * 7) % PAGES;
+        x.pages[i] = first_page + i * 7 % PAGES;
     return x;
 }
 
-/* In passes of `step` tokens, one by one behind the first hundred. */
-static void run(bench *b, const sequence *x, const sequence *other, int step, bool one_by_one) {
+/* Passes of `step` tokens, from token `single` on of one, beside so many of another sequence. */
+typedef struct cut {
+    int step, single, beside;
+} cut;
+
+static void run(bench *b, const sequence *x, const sequence *other, const cut *c) {
     char *kv = calloc(2 * PAGES * 2 * PAGE * KV * DIM, 4);
     for (int at = 0, n; at < TOKENS; at += n) {
-        n = one_by_one && at >= 100 ? 1 : step;
-        if (at + n > TOKENS) n = TOKENS - at;
-        pass(b, x, other, kv, at, at + n);
+        n = at >= c->single ? 1 : at + c->step > c->single ? c->single - at : c->step;
+        pass(b, x, other, c->beside, kv, at, at + n);
     }
     free(kv);
 }
 
-static void check_cuts(bench *b, oc_dtype t) {
+static void check_cuts(bench *b, oc_dtype t, int64_t window) {
+    static const cut whole = {TOKENS, TOKENS, 5};
+    static const cut cuts[] = {{7, 100, 5}, {16, TOKENS, 0}, {64, 650, 0}, {100, 500, 1}};
     sequence x = sequence_of(b, t, 0), other = sequence_of(b, t, PAGES);
     size_t bytes = TOKENS * HEADS * DIM * oc_dtype_bytes(t);
-    char *whole = malloc(bytes);
-    run(b, &x, &other, TOKENS, false);
-    memcpy(whole, x.out, bytes);
-    static const int steps[] = {1, 7, 16, 64, 100};
-    for (int i = 0; i < 5; i++) {
-        run(b, &x, &other, steps[i], i % 2);
-        assert_memory_equal(x.out, whole, bytes);
+    char *first = malloc(bytes);
+    x.window = window;
+    run(b, &x, &other, &whole);
+    memcpy(first, x.out, bytes);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        run(b, &x, &other, &cuts[i]);
+        assert_memory_equal(x.out, first, bytes);
     }
-    free(whole);
+    free(first);
     free(x.qkv);
     free(x.out);
     free(other.qkv);
@@ -202,15 +212,68 @@ static void a_token_does_not_depend_on_how_its_sequence_was_cut(void **state) {
             bench b;
             if (!bench_open(&b, (oc_isa)isa, cores)) continue;
             for (int t = 0; t < OC_DTYPE_COUNT; t++)
-                check_cuts(&b, (oc_dtype)t);
+                check_cuts(&b, (oc_dtype)t, t == OC_F16 ? 0 : cores == 1 ? 90 : 600);
             bench_close(&b);
         }
+}
+
+/* ---- the reference's pages against its attention in one piece, which PyTorch's numbers hold ----
+ */
+
+static void reference_in_one_piece(oc_device *d, const sequence *x, const float *slopes,
+                                   float *out) {
+    int32_t starts[TOKENS] = {0};
+    float *lse = calloc(TOKENS * HEADS, sizeof *lse);
+    const float *qkv = (const void *)x->qkv;
+    oc_attention a = {.dtype = OC_F32, .batch = 1, .seq = TOKENS, .heads = HEADS, .kv_heads = KV};
+    a.head_dim = DIM;
+    a.scale = 0.3f;
+    a.soft_cap = 5;
+    a.slopes = slopes;
+    a.window = x->window;
+    a.doc_start = starts;
+    a.q = qkv;
+    a.k = qkv + HEADS * DIM;
+    a.v = qkv + (HEADS + KV) * DIM;
+    a.q_ld = a.k_ld = a.v_ld = LD;
+    a.out = out;
+    a.out_ld = HEADS * DIM;
+    a.lse = lse;
+    void *work = malloc(d->ops->attention_work_bytes(d, &a) + 1);
+    a.work = work;
+    d->ops->attention_forward(d, &a);
+    free(work);
+    free(lse);
+}
+
+static void the_reference_finds_in_pages_what_it_finds_in_one_piece(void **state) {
+    (void)state;
+    oc_error err;
+    bench b = {.seed = 9};
+    static const float slopes[HEADS] = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03f, 0.01f};
+    assert_int_equal(oc_device_open_reference(&b.device, &err), OC_OK);
+    sequence x = sequence_of(&b, OC_F32, 0), other = sequence_of(&b, OC_F32, PAGES);
+    float *out = calloc(TOKENS * HEADS * DIM, sizeof *out);
+    const float *paged = (const void *)x.out;
+    x.window = 90;
+    x.slopes = slopes;
+    run(&b, &x, &other, &(cut){200, 600, 3});
+    reference_in_one_piece(b.device, &x, slopes, out);
+    for (int i = 0; i < TOKENS * HEADS * DIM; i++)
+        if (fabsf(out[i] - paged[i]) > 1e-6f) fail_msg("%d: %.8g, not %.8g", i, paged[i], out[i]);
+    free(out);
+    free(x.qkv);
+    free(x.out);
+    free(other.qkv);
+    free(other.out);
+    oc_device_close(b.device);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_of_a_product_does_not_depend_on_the_others),
         cmocka_unit_test(a_token_does_not_depend_on_how_its_sequence_was_cut),
+        cmocka_unit_test(the_reference_finds_in_pages_what_it_finds_in_one_piece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

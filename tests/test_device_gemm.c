@@ -172,25 +172,52 @@ static void check_gaps(const problem *p) { /* between the rows of c nothing was 
     }
 }
 
+static void check_elements(const problem *p, const oc_gemm_kernels *k, const expected *e,
+                           int64_t count) {
+    const oc_gemm *g = &p->g;
+    check_gaps(p);
+    for (int64_t x = 0; x < count; x++) {
+        double got = get(g->c.data, g->c.dtype, e[x].at);
+        if (fabs(got - e[x].value) <= e[x].bound) continue;
+        fail_msg("%s: %ld x %ld x %ld, types %d %d %d, trans %d %d, kernel %d, c[%ld]: %.9g, not "
+                 "%.9g +- %.2g",
+                 oc_gemm_name(k), (long)p->m, (long)p->n, (long)p->k, (int)g->a.dtype,
+                 (int)g->b.dtype, (int)g->c.dtype, g->trans_a, g->trans_b, (int)g->kernel,
+                 (long)e[x].at, got, e[x].value, e[x].bound);
+    }
+}
+
+static void run(problem *p, const oc_gemm_kernels *k, oc_pool *pool, oc_gemm_kernel kernel) {
+    p->g.kernel = kernel;
+    memcpy(p->g.c.data, p->c_before, p->c_bytes);
+    oc_gemm_run(k, pool, scratch, &p->g);
+}
+
+static bool takes_pairs(const oc_gemm_kernels *k, const oc_gemm *g) {
+    return g->a.dtype == OC_BF16 && g->b.dtype == OC_BF16 && oc_gemm_takes_pairs(k);
+}
+
+/* With either kernel; to the bit the same but for pairs. */
+static void check_kernels(problem *p, const oc_gemm_kernels *k, oc_pool *pool, const expected *e,
+                          int64_t count) {
+    void *tiled = malloc(p->c_bytes + 1);
+    assert_non_null(tiled);
+    run(p, k, pool, OC_GEMM_TILED);
+    check_elements(p, k, e, count);
+    memcpy(tiled, p->g.c.data, p->c_bytes);
+    run(p, k, pool, OC_GEMM_FEW);
+    check_elements(p, k, e, count);
+    if (!takes_pairs(k, &p->g)) assert_memory_equal(tiled, p->g.c.data, p->c_bytes);
+    free(tiled);
+}
+
 static void check(int64_t m, int64_t n, int64_t k, const options *o, oc_pool *pool) {
     problem p = problem_new(m, n, k, o);
     expected *e = malloc((size_t)(m * n) * sizeof *e);
     assert_non_null(e);
     int64_t count = expect(&p, e);
-    for (int s = 0; s < KERNEL_SETS; s++) {
-        if (!oc_gemm_runs_here(all_kernels[s])) continue;
-        memcpy(p.g.c.data, p.c_before, p.c_bytes);
-        oc_gemm_run(all_kernels[s], pool, scratch, &p.g);
-        check_gaps(&p);
-        for (int64_t x = 0; x < count; x++) {
-            double got = get(p.g.c.data, o->c, e[x].at);
-            if (fabs(got - e[x].value) <= e[x].bound) continue;
-            fail_msg("%s: %ld x %ld x %ld, types %d %d %d, trans %d %d, c[%ld]: %.9g, not %.9g +- "
-                     "%.2g",
-                     oc_gemm_name(all_kernels[s]), (long)m, (long)n, (long)k, (int)o->a, (int)o->b,
-                     (int)o->c, o->trans_a, o->trans_b, (long)e[x].at, got, e[x].value, e[x].bound);
-        }
-    }
+    for (int s = 0; s < KERNEL_SETS; s++)
+        if (oc_gemm_runs_here(all_kernels[s])) check_kernels(&p, all_kernels[s], pool, e, count);
     free(e);
     problem_free(&p);
 }
@@ -223,10 +250,24 @@ static void products_of_all_dtypes_transposes_and_epilogues_match_double(void **
         }
 }
 
+/* For the kernels of few rows: every number of rows that they have, and whole lines and rests. */
+static void products_of_few_rows_match_double(void **state) {
+    (void)state;
+    oc_pool *pool = pool_of(2);
+    for (int64_t m = 1; m <= 33; m++)
+        for (unsigned v = 0; v < 9; v++) {
+            options o = {.a = v % 3, .b = v / 3, .c = (v + m) % 3, .trans_b = true, .gap = m % 3};
+            o.bias = m % 2;
+            check(m, 29 + 17 * (m % 5), 512 + 17 * (m % 7), &o, m % 4 ? pool : NULL);
+        }
+    oc_pool_close(pool);
+}
+
 static void products_of_many_tiles_and_k_blocks_match_double(void **state) {
     (void)state;
     static const int64_t shape[][3] = {{700, 40, 20},  {20, 1100, 30}, {100, 90, 1030},
-                                       {300, 260, 64}, {8, 512, 700},  {677, 515, 300}};
+                                       {300, 260, 64}, {8, 512, 700},  {677, 515, 300},
+                                       {200, 40, 9000}};
     oc_pool *pool = pool_of(2);
     for (size_t s = 0; s < sizeof shape / sizeof shape[0]; s++)
         for (unsigned v = 0; v < 12; v++) {
@@ -266,22 +307,28 @@ static void check_rows(const oc_gemm_kernels *k, int cores, const problem *all, 
     free(g.c.data);
 }
 
+static void check_threads_and_rows(const oc_gemm_kernels *k, problem *all) {
+    static const int64_t rows[] = {1, 2, 3, 7, 13, 15, 24, 25, 100, 256, 300, 673};
+    for (int kernel = OC_GEMM_TILED; kernel <= OC_GEMM_AUTO; kernel++) {
+        run(all, k, NULL, (oc_gemm_kernel)kernel);
+        for (int cores = 1; cores <= CORES_MAX; cores++)
+            check_rows(k, cores, all, 700);
+        for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
+            check_rows(k, (int)(r % 3), all, rows[r]);
+    }
+}
+
 static void bits_depend_neither_on_threads_nor_on_rows(void **state) {
     (void)state;
     for (int s = 0; s < KERNEL_SETS; s++) {
         if (!oc_gemm_runs_here(all_kernels[s])) continue;
-        for (unsigned v = 0; v < 8; v++) {
+        for (unsigned v = 0; v < 9; v++) {
             options o = {.a = v % 3, .b = v / 3 % 3, .c = v & 1 ? OC_BF16 : OC_F32, .gap = 1};
             o.trans_a = v / 2 % 2;
             o.trans_b = v / 4 % 2;
             o.bias = true;
             problem all = problem_new(700, 150, 600, &o);
-            oc_gemm_run(all_kernels[s], NULL, scratch, &all.g);
-            for (int cores = 1; cores <= CORES_MAX; cores++)
-                check_rows(all_kernels[s], cores, &all, 700);
-            static const int64_t rows[] = {1, 2, 3, 7, 13, 15, 100, 256, 300, 673};
-            for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
-                check_rows(all_kernels[s], (int)(r % 3), &all, rows[r]);
+            check_threads_and_rows(all_kernels[s], &all);
             problem_free(&all);
         }
     }
@@ -350,6 +397,7 @@ static void the_default_is_a_set_this_machine_runs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_all_dtypes_transposes_and_epilogues_match_double),
+        cmocka_unit_test(products_of_few_rows_match_double),
         cmocka_unit_test(products_of_many_tiles_and_k_blocks_match_double),
         cmocka_unit_test(bits_depend_neither_on_threads_nor_on_rows),
         cmocka_unit_test(a_row_that_is_not_finite_spoils_no_other),

@@ -138,8 +138,7 @@ static void nothing_depends_on_where_anything_lives(void **state) {
     }
 }
 
-/* With --batch-invariant to the bit; logits after a token are those of its sequence computed at
- * once. */
+/* To the bit; logits after a token are those of its sequence computed at once. */
 static void a_sequence_does_not_depend_on_its_company(void **state) {
     static const char *const models[] = {"llama-tied", "gemma2", "mistral-window", "phi3-partial"};
     static const char *const ways[] = {"--batch 1", "--batch 1 --prefill-chunk 1",
@@ -148,15 +147,13 @@ static void a_sequence_does_not_depend_on_its_company(void **state) {
     (void)state;
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         json_t *model = json_object_get(expected, models[m]);
-        char line[512], more[128];
+        char line[512];
         int32_t n;
         generate_row *x = rows_of(model, &n), *y = rows_of(model, &n);
-        line_of(line, sizeof line, models[m], model,
-                "--batch-invariant --batch 4 --prefill-chunk 512");
+        line_of(line, sizeof line, models[m], model, "--batch 4 --prefill-chunk 512");
         generate_run(line, x, n);
         for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
-            snprintf(more, sizeof more, "--batch-invariant %s", ways[w]);
-            line_of(line, sizeof line, models[m], model, more);
+            line_of(line, sizeof line, models[m], model, ways[w]);
             generate_run(line, y, n);
             for (int32_t i = 0; i < n; i++)
                 assert_memory_equal(y[i].bits, x[i].bits, sizeof x[i].bits);
@@ -170,8 +167,7 @@ static void a_sequence_does_not_depend_on_its_company(void **state) {
             y[i].answer = 1;
             memset(y[i].bits, 0, sizeof y[i].bits);
         }
-        line_of(line, sizeof line, models[m], model,
-                "--batch-invariant --batch 1 --prefill-chunk 512");
+        line_of(line, sizeof line, models[m], model, "--batch 1 --prefill-chunk 512");
         for (int32_t i = 0; i < n; i++) {
             generate_run(line, &y[i], 1);
             assert_true(y[i].bits[x[i].n_ids - 1] == x[i].bits[x[i].n_ids - 1]);

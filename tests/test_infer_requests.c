@@ -190,7 +190,8 @@ static void a_row_sets_what_it_says_and_the_rest_is_the_command_lines(void **sta
     spec.n_stops = 1;
     spec.logprobs = 2;
     static const char text[] =
-        "{\"prompt\":\"a\",\"custom_id\":\"x\",\"max_tokens\":5,\"max_new_tokens\":5.0,"
+        "{\"prompt\":\"a\",\"custom_id\":\"x\",\"max_tokens\":5,\"max_new_tokens\":5.0,\"min_"
+        "tokens\":4,"
         "\"temperature\":0.5,\"top_p\":0.25,\"top_k\":-1,\"min_p\":0.125,"
         "\"repetition_penalty\":1.5,\"presence_penalty\":-2,\"frequency_penalty\":2,\"seed\":-1,"
         "\"stop\":[\"u\",\"v\"],\"logprobs\":true,\"top_logprobs\":4,\"ignore_eos\":true,\"n\":1,"
@@ -202,7 +203,8 @@ static void a_row_sets_what_it_says_and_the_rest_is_the_command_lines(void **sta
     if (q.error) fail_msg("%s", q.error);
     const oc_sampling *s = &q.sampling;
     assert_string_equal(q.custom_id, "x");
-    assert_true(q.max_tokens == 5 && s->temperature == 0.5 && s->top_p == 0.25 && s->top_k == 0);
+    assert_true(q.max_tokens == 5 && s->least == 4 && s->temperature == 0.5 && s->top_p == 0.25 &&
+                s->top_k == 0);
     assert_true(s->min_p == 0.125 && s->repetition_penalty == 1.5 && s->presence_penalty == -2);
     assert_true(s->frequency_penalty == 2 && s->seed == UINT64_MAX && q.ignore_eos);
     assert_true(q.n_stops == 2 && strcmp(q.stops[1], "v") == 0 && q.logprobs == 4);
@@ -295,7 +297,10 @@ static void what_is_wrong_with_a_row_is_told_by_name_and_ends_nothing(void **sta
         {"{\"prompt\":\"a\",\"logprobs\":21}", "\"logprobs\" is 21"},
         {"{\"prompt\":\"a\",\"top_logprobs\":2}", "\"top_logprobs\" needs \"logprobs\""},
         {"{\"prompt\":\"a\",\"logit_bias\":{\"5\":1}}", "\"logit_bias\" is not available"},
-        {"{\"prompt\":\"a\",\"min_tokens\":3,\"max_tokens\":2}", "at least 3 tokens"},
+        {"{\"prompt\":\"a\",\"min_tokens\":17}",
+         "at least 17 tokens are asked for, and at most 16"},
+        {"{\"prompt\":\"a\",\"min_tokens\":-1}", "\"min_tokens\" is -1, not a whole number"},
+        {"{\"prompt\":\"a\",\"min_tokens\":2,\"min_new_tokens\":3}", "differ"},
         {"{" TEXT "{\"prompt\":\"a\",\"stream\":true}}", "\"stream\" is not available"},
         {"{" TEXT "{\"prompt\":\"a\",\"logprobs\":true}}", "\"logprobs\" is true"},
         {"{" TEXT "{\"prompt\":\"a\",\"messages\":[]}}", "\"messages\" is no key of a completion"},

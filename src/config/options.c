@@ -144,8 +144,7 @@ static const oc_option table[] = {
     ROW("row-groups", "num-gpu-batches", OC_T_INT_AUTO, gen.groups, GENERATES, 1, 256, NULL, cache, "N|auto",
         "parts in which a batch goes through each block: activations of one at a time"),
     ROW("batch-invariant", "", OC_T_ON, gen.invariant, GENERATES, 0, 0, NULL, cache, "",
-        "a text to the bit the same in any batch: every product on the kernel for few rows; prompts take "
-        "longer"),
+        "a text to the bit the same in any batch: the processor's kernels give that in any case"),
     ROW("prompt-tokens", "prompt-len input-len", OC_T_INT64, gen.prompt_tokens, PLAN_GENERATE, 1, LIMIT, NULL, cache, "N",
         "how long prompts are, where none are given; default 512"),
 

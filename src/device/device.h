@@ -39,20 +39,21 @@ static inline oc_mat oc_mat_of(const void *data, oc_dtype dtype, int64_t rows, i
     return m;
 }
 
-/* Which kernel a product runs on. Within one, an element depends on its row of op(a) and its column
- * of op(b) alone; between the two it may differ by rounding. */
+/* Which kernel a product runs on. The bits are the same, with one exception: where a and b are bf16
+ * and the processor multiplies pairs of these, FEW does that; pairs of products, which are exact,
+ * are then added up in fp32 without denormals. */
 typedef enum oc_gemm_kernel {
     OC_GEMM_TILED, /* packed panels: for many rows */
     OC_GEMM_FEW,   /* reads b once, as it lies: for few rows, whose time is that of reading b. For
-                      products with trans_b alone, without accumulate */
-    OC_GEMM_AUTO   /* FEW up to as many rows as it is faster for, where it can, else TILED */
+                      products with trans_b alone; others are TILED */
+    OC_GEMM_AUTO   /* FEW up to as many rows as it is faster for, else TILED; with pairs always FEW,
+                      so that bits depend on no number of rows */
 } oc_gemm_kernel;
 
 /* c[M,N] = op(a)[M,K] op(b)[K,N] (+ bias[N]) (+ residual[M,N]) (+ c when accumulate).
  * a and b may differ in dtype. c is fp32 or the compute dtype. bias and residual, when given, have
- * the dtypes below; residual may alias c's data. The K loop is cut at fixed places, so a result
- * element depends only on its row of op(a), its column of op(b), M-independent tiling and the
- * kernel in use. */
+ * the dtypes below; residual may alias c's data. The K loop is cut at fixed places, so that a
+ * result element depends only on its row of op(a) and its column of op(b). */
 typedef struct oc_gemm {
     oc_mat a, b, c;
     bool trans_a, trans_b; /* op(x) = x^T */
@@ -105,7 +106,7 @@ typedef struct oc_paged_row {
 } oc_paged_row;
 
 /* Attention of a pass, over keys and values in pages. A page holds page_tokens tokens of one
- * sequence: their keys [page_tokens, kv_heads * head_dim], then their values alike. Token number i
+ * sequence: their keys [kv_heads, page_tokens, head_dim], then their values alike. Token number i
  * of row r, in order from the sequence's first, lies in page pages[r * pages_ld + i / page_tokens].
  *
  * First the keys and values of the pass are put in their pages; then token context + j of a row

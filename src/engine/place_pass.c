@@ -50,13 +50,12 @@ static void size_pass(oc_setup *s, int32_t rows) {
                                    .page_tokens = (int32_t)size,
                                    .pages = group_pages(s, rows, row_pages),
                                    .row_pages = row_pages};
-    s->shape =
-        (oc_program_shape){.model = s->model,
-                           .device = s->device,
-                           .dtype = s->dtype,
-                           .batch = 1,
-                           .seq = s->build.seq,
-                           .products = s->config->gen.invariant ? OC_GEMM_FEW : OC_GEMM_AUTO};
+    s->shape = (oc_program_shape){.model = s->model,
+                                  .device = s->device,
+                                  .dtype = s->dtype,
+                                  .batch = 1,
+                                  .seq = s->build.seq,
+                                  .products = OC_GEMM_AUTO};
     const oc_program_shape *p = &s->shape;
     oc_program_shape sampled = *p;
     oc_pages pages = {.rows = rows, .row_pages = row_pages, .page_tokens = (int32_t)size};

@@ -11,19 +11,15 @@ typedef struct isa_kernels {
     const oc_attention_kernels *attention;
     const oc_rope_kernels *rope;
     const oc_paged_kernels *paged;
-    const oc_few_kernels *few;
 } isa_kernels;
 
 /* Best first. */
 static const isa_kernels isa_table[] = {
 #if defined(__x86_64__)
-    {OC_ISA_AVX512, &oc_kernels_avx512, &oc_attention_avx512, &oc_rope_avx512, &oc_paged_avx512,
-     &oc_few_avx512},
-    {OC_ISA_AVX2, &oc_kernels_avx2, &oc_attention_avx2, &oc_rope_avx2, &oc_paged_avx2,
-     &oc_few_avx2},
+    {OC_ISA_AVX512, &oc_kernels_avx512, &oc_attention_avx512, &oc_rope_avx512, &oc_paged_avx512},
+    {OC_ISA_AVX2, &oc_kernels_avx2, &oc_attention_avx2, &oc_rope_avx2, &oc_paged_avx2},
 #endif
-    {OC_ISA_PLAIN, &oc_kernels_plain, &oc_attention_plain, &oc_rope_plain, &oc_paged_plain,
-     &oc_few_plain},
+    {OC_ISA_PLAIN, &oc_kernels_plain, &oc_attention_plain, &oc_rope_plain, &oc_paged_plain},
 };
 
 /* All files of one instruction set are compiled for the same features, so where gemm runs, all do.
@@ -51,10 +47,6 @@ static void oc_cpu_gemm(oc_device *d, const oc_gemm *g) {
         oc_device_set_failed(d, OC_E_INVALID);
         return;
     }
-    if (oc_few_takes(c->few, g)) {
-        oc_few_run(c->few, d->pool, g);
-        return;
-    }
     oc_gemm_run(c->gemm, d->pool, c->scratch, g);
 }
 
@@ -71,11 +63,11 @@ static void oc_cpu_attention_backward(oc_device *d, const oc_attention *a) {
 }
 
 static uint64_t oc_cpu_attention_paged_work_bytes(const oc_device *d, const oc_paged_attention *a) {
-    return oc_paged_work_bytes(a, oc_pool_slots(d->pool));
+    return oc_paged_work_bytes(a, d->pool);
 }
 
 static void oc_cpu_attention_paged(oc_device *d, const oc_paged_attention *a) {
-    oc_paged_attention_run(oc_cpu_of(d)->paged, d->pool, a);
+    oc_paged_attention_run(oc_cpu_of(d)->paged, oc_cpu_of(d)->gemm, d->pool, a);
 }
 
 static void oc_cpu_pages_append(oc_device *d, const oc_paged_attention *a) {
@@ -109,7 +101,6 @@ oc_status oc_device_open_cpu(oc_device **out, oc_pool *pool, oc_isa isa, oc_erro
     c->attention = k->attention;
     c->rope = k->rope;
     c->paged = k->paged;
-    c->few = oc_few_best(k->few);
     c->gemm = oc_gemm_default(k->isa);
     snprintf(c->kernel_names, sizeof c->kernel_names, "%s gemm:%s", k->kernels->name,
              oc_gemm_name(c->gemm));

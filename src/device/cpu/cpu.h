@@ -3,7 +3,6 @@
 #define OC_CPU_H
 
 #include "device/cpu/attention.h"
-#include "device/cpu/few.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/kernels.h"
 #include "device/cpu/paged.h"
@@ -18,7 +17,6 @@ typedef struct oc_cpu {
     const oc_gemm_kernels *gemm;
     const oc_attention_kernels *attention;
     const oc_paged_kernels *paged;
-    const oc_few_kernels *few;
     const oc_rope_kernels *rope;
     void *scratch; /* lent; gemm's */
     char kernel_names[96];

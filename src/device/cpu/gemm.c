@@ -12,6 +12,7 @@ enum {
     FLAG_BYTES = 64, /* a slot's flag has its own cache line */
     TILE_ROWS_MAX = 448,
     TILE_COLS_MAX = 1024,
+    FEW_COLUMNS_MAX = 32,
     PACK_COST = 12 /* packing one element, in multiply-adds; measured on AVX-512 */
 };
 
@@ -284,13 +285,173 @@ static void choose_tiles(job *j, int cores) {
     }
 }
 
+/* ---- few rows ---- */
+
+bool oc_gemm_takes_pairs(const oc_gemm_kernels *k) { return k->few_pairs && k->pairs_here(); }
+int oc_gemm_few_columns(const oc_gemm_kernels *k) { return k->few ? k->nr : 0; }
+int oc_gemm_few_width(const oc_gemm_kernels *k, int rows) { return k->few_width(rows); }
+void oc_gemm_few_run(const oc_gemm_kernels *k, const oc_gemm_few *x) {
+    if (x->pairs)
+        k->few_pairs(x);
+    else
+        k->few(x);
+}
+
+/* Rows m0 .. m0 + rows - 1 of A in groups of `width`, packed for all to use where slot 0 has its
+ * partial sums. */
+typedef struct few_job {
+    job j;
+    int64_t m0, rows, width, groups, blocks, strips, per_task;
+    bool pairs;
+    float *panels;
+} few_job;
+
+/* Of one group and K block. */
+static int64_t few_panel_floats(const few_job *f) {
+    return f->width * OC_GEMM_KC / (f->pairs ? 2 : 1) + OC_GEMM_PANEL_PAD;
+}
+
+static float *few_panel(const few_job *f, int64_t group, int64_t k_block) {
+    return f->panels + (k_block * f->groups + group) * few_panel_floats(f);
+}
+
+/* Words of two elements are packed as floats are, where they all are whole. */
+static void pack_pairs(const few_job *f, float *dst, const oc_gemm_strip *s) {
+    oc_gemm_strip words = {s->src, OC_F32, s->ld / 2, s->n, s->k / 2, true};
+    if (s->ld % 2 == 0 && s->k % 8 == 0) {
+        f->j.k->few_pack(dst, (int)f->width, &words);
+        return;
+    }
+    for (int64_t k = 0; k < s->k; k += 2, dst += f->width)
+        for (int64_t i = 0; i < f->width; i++) {
+            uint16_t word[2] = {0, 0};
+            const uint16_t *from = (const uint16_t *)s->src + i * s->ld + k;
+            if (i < s->n) memcpy(word, from, k + 1 < s->k ? sizeof word : sizeof *word);
+            memcpy(dst + i, word, sizeof word);
+        }
+}
+
+static void few_pack_task(void *arg, int64_t k_block, int worker) {
+    const few_job *f = arg;
+    int64_t k0 = k_block * OC_GEMM_KC, kc = min_i64(OC_GEMM_KC, f->j.depth - k0);
+    (void)worker;
+    for (int64_t i = 0; i < f->groups; i++) {
+        int64_t m = i * f->width, rows = min_i64(f->width, f->rows - m);
+        oc_gemm_strip s = oc_gemm_strip_of(&f->j.g->a, true, f->m0 + m, rows, k0, kc);
+        if (f->pairs)
+            pack_pairs(f, few_panel(f, i, k_block), &s);
+        else
+            f->j.k->few_pack(few_panel(f, i, k_block), (int)f->width, &s);
+    }
+}
+
+/* K blocks [first, end) of a strip, for every group: alone, a group takes all blocks in one go.
+ * Rows of B past the last one are that one again: nobody looks at what they give. */
+static void few_blocks(const few_job *f, int64_t n, int64_t cols, int64_t first, int64_t end,
+                       const oc_gemm_slot *s) {
+    const oc_mat *b = &f->j.g->b;
+    int64_t k0 = first * OC_GEMM_KC, e = (int64_t)oc_dtype_bytes(b->dtype), nr = f->j.k->nr;
+    const char *row[FEW_COLUMNS_MAX];
+    oc_gemm_few x = {.rows = (int)f->width, .row = row, .dtype = b->dtype, .turned = s->b};
+    for (int64_t i = 0; i < nr; i++)
+        row[i] = oc_gemm_at(b->data, b->dtype, (n + min_i64(i, cols - 1)) * b->ld + k0);
+    x.k = min_i64(end * OC_GEMM_KC, f->j.depth) - k0;
+    x.pairs = f->pairs;
+    x.a_block = f->groups * few_panel_floats(f);
+    x.row_end = (f->j.depth - k0) * e;
+    x.jump = (nr * b->ld - f->j.depth) * e;
+    x.keep = f->groups > 1;
+    x.add = first > 0;
+    x.sums_ld = nr;
+    for (int64_t i = 0; i < f->groups; i++) {
+        x.a = few_panel(f, i, first);
+        x.sums = s->a + i * f->width * nr;
+        x.kept = i > 0;
+        oc_gemm_few_run(f->j.k, &x);
+    }
+}
+
+static void few_strip(const few_job *f, int64_t n, const oc_gemm_slot *s) {
+    int64_t nr = f->j.k->nr, cols = min_i64(nr, f->j.n - n);
+    int64_t some = f->groups > 1 ? 1 : f->blocks;
+    for (int64_t first = 0; first < f->blocks; first += some)
+        few_blocks(f, n, cols, first, first + some, s);
+    for (int64_t m = 0; m < f->rows; m += f->width) {
+        oc_gemm_dest d = oc_gemm_dest_of(f->j.g, f->m0 + m, n);
+        f->j.k->finish(&d, s->a + m * nr, min_i64(f->width, f->rows - m), cols);
+    }
+}
+
+static void few_task(void *arg, int64_t task, int worker) {
+    const few_job *f = arg;
+    int64_t n = task * f->per_task * f->j.k->nr;
+    int64_t end = min_i64(n + f->per_task * f->j.k->nr, f->j.n);
+    int i = claim(&f->j);
+    oc_gemm_slot s = slot_of(&f->j, i);
+    (void)worker;
+    for (; n < end; n += f->j.k->nr)
+        few_strip(f, n, &s);
+    atomic_store_explicit(flag_of(&f->j, i), 0, memory_order_release);
+}
+
+static void few_rows(few_job *f, int64_t rows) {
+    f->rows = rows;
+    f->groups = ceil_div(rows, f->j.k->mr);
+    f->width = f->j.k->few_width((int)ceil_div(rows, f->groups));
+    f->groups = ceil_div(rows, f->width);
+}
+
+/* How many rows have room. */
+static int64_t few_rows_most(const few_job *f) {
+    few_job one = *f;
+    one.width = f->j.k->mr;
+    int64_t panels = OC_GEMM_SUM_FLOATS / (f->blocks * few_panel_floats(&one));
+    return min_i64(panels, OC_GEMM_A_FLOATS / (one.width * f->j.k->nr)) * one.width;
+}
+
+/* False: this product is not for these kernels. With pairs that depends on no number of rows. */
+static bool few_plan(few_job *f, const job *j) {
+    const oc_gemm *g = j->g;
+    *f = (few_job){.j = *j};
+    if (!j->k->few || g->kernel == OC_GEMM_TILED || g->trans_a || !g->trans_b) return false;
+    f->pairs = g->a.dtype == OC_BF16 && g->b.dtype == OC_BF16 && oc_gemm_takes_pairs(j->k);
+    if (g->kernel == OC_GEMM_AUTO && !f->pairs && j->m > j->k->few_most) return false;
+    f->blocks = ceil_div(j->depth, OC_GEMM_KC);
+    f->strips = ceil_div(j->n, j->k->nr);
+    f->per_task = f->strips >= 16 * j->slots ? 4 : 1; /* each asks ahead for the next */
+    f->panels = slot_of(j, 0).sums;
+    return j->depth > 0 && few_rows_most(f) > 0;
+}
+
+static void for_tasks(oc_pool *pool, int64_t n, oc_pool_fn *fn, void *arg) {
+    if (pool)
+        oc_pool_for(pool, n, fn, arg);
+    else
+        for (int64_t i = 0; i < n; i++)
+            fn(arg, i, 0);
+}
+
+static void few_run(few_job *f, oc_pool *pool) {
+    int64_t most = few_rows_most(f);
+    for (; f->m0 < f->j.m; f->m0 += most) {
+        few_rows(f, min_i64(most, f->j.m - f->m0));
+        for_tasks(pool, f->blocks, few_pack_task, f);
+        for_tasks(pool, ceil_div(f->strips, f->per_task), few_task, f);
+    }
+}
+
 void oc_gemm_run(const oc_gemm_kernels *k, oc_pool *pool, void *scratch, const oc_gemm *g) {
     job j = {.k = k, .g = g, .m = g->c.rows, .n = g->c.cols, .scratch = scratch};
+    few_job f;
     j.depth = g->trans_a ? g->a.rows : g->a.cols;
     if (j.m <= 0 || j.n <= 0) return;
     j.slots = pool ? buffers_of(oc_pool_slots(pool)) : 1;
     for (int i = 0; i < j.slots; i++)
         atomic_init(flag_of(&j, i), 0);
+    if (few_plan(&f, &j)) {
+        few_run(&f, pool);
+        return;
+    }
     if (k->tile) {
         j.tile_rows = k->tile_rows;
         j.tile_cols = k->tile_cols;
@@ -298,10 +459,6 @@ void oc_gemm_run(const oc_gemm_kernels *k, oc_pool *pool, void *scratch, const o
         choose_tiles(&j, j.slots);
     }
     j.row_tiles = ceil_div(j.m, j.tile_rows);
-    int64_t tasks = j.row_tiles * ceil_div(j.n, j.tile_cols);
-    if (pool)
-        oc_pool_for(pool, tasks, run_task, &j);
-    else
-        for (int64_t i = 0; i < tasks; i++)
-            run_task(&j, i, 0);
+    j.tasks = j.row_tiles * ceil_div(j.n, j.tile_cols);
+    for_tasks(pool, j.tasks, run_task, &j);
 }

@@ -6,10 +6,11 @@
 
 typedef __m256 vec;
 
-enum { LANES = 8, MR = 6, NR = 16 };
+enum { LANES = 8, MR = 6, NR = 16, FEW_MOST = 12 };
 #define KERNELS oc_gemm_avx2
 #define KERNELS_NAME "avx2 6x16"
 #define ROW_VARIANTS(X) X(1) X(2) X(4) X(6)
+#define FEW_VARIANTS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 
 static bool runs_here(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

@@ -13,8 +13,8 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    OC_GEMM_KC = 256,             /* terms of K in one chain: fixes the bits */
-    OC_GEMM_A_FLOATS = 128 << 10, /* packed rows of A of one tile and K block */
+    OC_GEMM_KC = OC_GEMM_FEW_CHAIN, /* terms of K in one chain: fixes the bits */
+    OC_GEMM_A_FLOATS = 128 << 10,   /* packed rows of A of one tile and K block */
     OC_GEMM_B_FLOATS = 32 * OC_GEMM_KC,
     OC_GEMM_SUM_FLOATS = 448 << 10,
     OC_GEMM_PANEL_PAD = 16, /* floats a packer may write past a panel */
@@ -77,6 +77,15 @@ struct oc_gemm_kernels {
                      oc_gemm_ahead *ahead);
     void (*finish)(const oc_gemm_dest *d, const float *sums, int64_t rows, int64_t cols);
 
+    /* NULL: there are no kernels for few rows. few_width: the least they have for so many, at most
+     * mr. few_pack packs rows of A, any width. */
+    int (*few_width)(int rows);
+    void (*few_pack)(float *dst, int width, const oc_gemm_strip *s);
+    void (*few)(const oc_gemm_few *x);
+    void (*few_pairs)(const oc_gemm_few *x); /* NULL, or those of pairs of bf16 */
+    bool (*pairs_here)(void);                /* this machine can run them */
+    int few_most; /* rows up to which they are faster than tiles, without pairs; measured */
+
     /* NULL: the loop of gemm.c over the entries above. Otherwise computes one tile of the fixed
      * shape tile_rows x tile_cols (smaller at the edges of C). */
     void (*tile)(const oc_gemm *g, const oc_gemm_slot *s, const oc_gemm_tile *t);
@@ -129,6 +138,10 @@ static inline bool oc_gemm_cpu_has_f16c(void) { /* not all compilers name it to 
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
 }
+#endif
+
+#if defined(__x86_64__)
+void oc_gemm_few_avx512bf16(const oc_gemm_few *x);
 #endif
 
 /* Packing and finishing in plain C, for any width; sums of a row are sums_ld apart. */

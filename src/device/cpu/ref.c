@@ -239,28 +239,31 @@ static void ref_attention_backward(oc_device *d, const oc_attention *a) {
     }
 }
 
-/* The angle is an fp32 product, as in every published model; cos and sin of it are exact. */
-/* Element of page `place` lies in: of its key, or value, of one head. */
+/* The element of kv at which the key, or value, of a token begins. */
 static int64_t paged_at(const oc_paged_attention *a, int64_t row, int64_t place, bool value,
                         int64_t head) {
     int64_t page = a->pages[row * a->pages_ld + place / a->page_tokens];
-    int64_t in_page = place % a->page_tokens + (value ? a->page_tokens : 0);
-    int64_t width = (int64_t)a->kv_heads * a->head_dim;
-    return (page * 2 * a->page_tokens + in_page) * width + head * a->head_dim;
+    int64_t run = (page * 2 + value) * a->kv_heads + head;
+    return (run * a->page_tokens + place % a->page_tokens) * a->head_dim;
+}
+
+static void append_token(const oc_paged_attention *a, int64_t row, int64_t j) {
+    int64_t t = a->row[row].first + j, place = a->row[row].context + j;
+    for (int64_t h = 0; h < a->kv_heads; h++)
+        for (int64_t i = 0; i < a->head_dim; i++) {
+            int64_t from = h * a->head_dim + i;
+            store(a->kv, a->dtype, paged_at(a, row, place, false, h) + i,
+                  load(a->k, a->dtype, t * a->k_ld + from));
+            store(a->kv, a->dtype, paged_at(a, row, place, true, h) + i,
+                  load(a->v, a->dtype, t * a->v_ld + from));
+        }
 }
 
 static void ref_pages_append(oc_device *d, const oc_paged_attention *a) {
-    int64_t width = (int64_t)a->kv_heads * a->head_dim;
     (void)d;
     for (int64_t r = 0; r < a->rows; r++)
         for (int64_t j = 0; j < a->row[r].tokens; j++)
-            for (int64_t i = 0; i < width; i++) {
-                int64_t t = a->row[r].first + j, place = a->row[r].context + j;
-                store(a->kv, a->dtype, paged_at(a, r, place, false, 0) + i,
-                      load(a->k, a->dtype, t * a->k_ld + i));
-                store(a->kv, a->dtype, paged_at(a, r, place, true, 0) + i,
-                      load(a->v, a->dtype, t * a->v_ld + i));
-            }
+            append_token(a, r, j);
 }
 
 static double paged_score(const oc_paged_attention *a, int64_t row, int64_t t, int64_t h,
@@ -309,6 +312,7 @@ static void ref_attention_paged(oc_device *d, const oc_paged_attention *a) {
                 attend_paged(a, r, a->row[r].first + j, h, a->row[r].context + j);
 }
 
+/* The angle is an fp32 product, as in every published model; cos and sin of it are exact. */
 static void ref_rope(oc_device *d, const oc_rope *r) {
     (void)d;
     int64_t half = r->rot_dim / 2;

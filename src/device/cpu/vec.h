@@ -316,13 +316,10 @@ OC_INLINE vf vf_iota(void) {
     return vf_load(t);
 }
 
-/* dst[j * dst_ld + i] = src[i * src_ld + j] for i, j < VF_N. */
+/* Lane i of a[j] and lane j of a[i] change places. Only moves bits. */
 #if defined(__AVX512F__)
-OC_INLINE void vf_transpose(const float *src, int64_t src_ld, float *dst, int64_t dst_ld) {
-    __m512 a[16], b[16];
-    OC_UNROLL
-    for (int i = 0; i < 16; i++)
-        a[i] = _mm512_loadu_ps(src + i * src_ld);
+OC_INLINE void vf_turn(vf a[VF_N]) {
+    vf b[VF_N];
     /* 4 x 4 within 128-bit lanes, in two steps; then the lanes themselves, in two steps */
     OC_UNROLL
     for (int i = 0; i < 16; i += 2) {
@@ -345,16 +342,13 @@ OC_INLINE void vf_transpose(const float *src, int64_t src_ld, float *dst, int64_
     }
     OC_UNROLL
     for (int i = 0; i < 8; i++) {
-        _mm512_storeu_ps(dst + i * dst_ld, _mm512_shuffle_f32x4(b[i], b[i + 8], 0x88));
-        _mm512_storeu_ps(dst + (i + 8) * dst_ld, _mm512_shuffle_f32x4(b[i], b[i + 8], 0xdd));
+        a[i] = _mm512_shuffle_f32x4(b[i], b[i + 8], 0x88);
+        a[i + 8] = _mm512_shuffle_f32x4(b[i], b[i + 8], 0xdd);
     }
 }
 #elif defined(__AVX2__)
-OC_INLINE void vf_transpose(const float *src, int64_t src_ld, float *dst, int64_t dst_ld) {
-    __m256 a[8], b[8];
-    OC_UNROLL
-    for (int i = 0; i < 8; i++)
-        a[i] = _mm256_loadu_ps(src + i * src_ld);
+OC_INLINE void vf_turn(vf a[VF_N]) {
+    vf b[VF_N];
     OC_UNROLL
     for (int i = 0; i < 8; i += 2) {
         b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
@@ -368,18 +362,36 @@ OC_INLINE void vf_transpose(const float *src, int64_t src_ld, float *dst, int64_
         a[i + 3] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee);
     }
     OC_UNROLL
+    for (int i = 0; i < 8; i++)
+        b[i] = a[i];
+    OC_UNROLL
     for (int i = 0; i < 4; i++) {
-        _mm256_storeu_ps(dst + i * dst_ld, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20));
-        _mm256_storeu_ps(dst + (i + 4) * dst_ld, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
+        a[i] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x20);
+        a[i + 4] = _mm256_permute2f128_ps(b[i], b[i + 4], 0x31);
     }
 }
 #else
-OC_INLINE void vf_transpose(const float *src, int64_t src_ld, float *dst, int64_t dst_ld) {
+OC_INLINE void vf_turn(vf a[VF_N]) {
     for (int i = 0; i < VF_N; i++)
-        for (int j = 0; j < VF_N; j++)
-            dst[j * dst_ld + i] = src[i * src_ld + j];
+        for (int j = 0; j < i; j++) {
+            float x = a[i][j];
+            a[i][j] = a[j][i];
+            a[j][i] = x;
+        }
 }
 #endif
+
+/* dst[j * dst_ld + i] = src[i * src_ld + j] for i, j < VF_N. */
+OC_INLINE void vf_transpose(const float *src, int64_t src_ld, float *dst, int64_t dst_ld) {
+    vf a[VF_N];
+    OC_UNROLL
+    for (int i = 0; i < VF_N; i++)
+        a[i] = vf_load(src + i * src_ld);
+    vf_turn(a);
+    OC_UNROLL
+    for (int i = 0; i < VF_N; i++)
+        vf_store(dst + i * dst_ld, a[i]);
+}
 
 /* Element i .. i + VF_N - 1 of an array of dtype t. */
 OC_INLINE vf vf_load_as(const void *p, oc_dtype t, int64_t i) {
