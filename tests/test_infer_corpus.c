@@ -12,6 +12,7 @@ static const char *const corpus[] = {
     "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"logprobs\":true,\"top_logprobs\":2}}",
     "{\"custom_id\":\"b\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":"
     "{\"prompt\":[5,6],\"n\":1,\"logit_bias\":{},\"min_tokens\":1}}\n{\"prompt\":7}",
+    "{\"prompt\":\"0123456789012345678901234567890123\"}",
     "[[[[[[[[[[",
     "{\"prompt\":\"\\u0000\\ud83d\\ude00\",\"top_k\":1e3}",
 };

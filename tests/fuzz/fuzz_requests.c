@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-enum { VOCAB = 300, POSITIONS = 40, ROW_BYTES = 2000 };
+enum { VOCAB = 120, POSITIONS = 40, ROW_BYTES = 2000 };
 
 static oc_tokenizer *tokenizer; /* of all runs */
 
