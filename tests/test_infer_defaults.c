@@ -191,6 +191,25 @@ static void without_do_sample_it_is_greedy_whatever_else_is_said(void **state) {
     }
 }
 
+/* generate(do_sample=True): the file's values, then transformers' own. */
+static void do_sample_beside_the_file_takes_what_it_says_of_sampling(void **state) {
+    static const struct {
+        const char *text;
+        double temperature, top_p;
+        int32_t top_k;
+    } rows[] = {{NULL, 1, 1, 50},
+                {"{\"do_sample\": false, \"temperature\": 0.7, \"top_p\": 0.8}", 0.7, 0.8, 50},
+                {"{\"top_k\": 0}", 1, 1, 0},
+                {"{\"do_sample\": true, \"temperature\": 0.6, \"top_k\": 20}", 0.6, 1, 20}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        oc_defaults *d = read_text(rows[i].text);
+        assert_true(d->drawn.temperature == rows[i].temperature && d->drawn.top_p == rows[i].top_p);
+        assert_int_equal(d->drawn.top_k, rows[i].top_k);
+        oc_defaults_close(d);
+    }
+}
+
 static void suppressed_tokens_are_followed(void **state) {
     oc_defaults *d = read_text("{\"suppress_tokens\": [7, 3, -1, 7]}");
     (void)state;
@@ -286,6 +305,7 @@ int main(void) {
         cmocka_unit_test(without_a_file_it_is_greedy),
         cmocka_unit_test(what_a_model_asks_for_is_followed_and_told),
         cmocka_unit_test(do_sample_alone_means_what_it_means_to_transformers),
+        cmocka_unit_test(do_sample_beside_the_file_takes_what_it_says_of_sampling),
         cmocka_unit_test(without_do_sample_it_is_greedy_whatever_else_is_said),
         cmocka_unit_test(suppressed_tokens_are_followed),
         cmocka_unit_test(what_is_not_followed_is_a_warning),

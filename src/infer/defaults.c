@@ -207,6 +207,7 @@ static oc_status read_count(reader *r, const char *key, int64_t least, int32_t *
 static oc_status read_temperature(reader *r, oc_error *err) {
     double t = 1;
     OC_TRY(oc_json_get_double(r->root, r->file, "temperature", OC_JSON_OPTIONAL, &t, err));
+    r->x->d.drawn.temperature = t;
     if (!r->samples) return OC_OK;
     r->x->d.sampling.temperature = t;
     say(r, ", temperature %g", t);
@@ -216,6 +217,7 @@ static oc_status read_temperature(reader *r, oc_error *err) {
 static oc_status read_top_k(reader *r, oc_error *err) {
     oc_sampling *s = &r->x->d.sampling;
     OC_TRY(read_count(r, "top_k", 0, &s->top_k, err));
+    r->x->d.drawn.top_k = has(r, "top_k") ? s->top_k : SAMPLED_TOP_K;
     if (!r->samples || has(r, "top_k")) return OC_OK;
     s->top_k = SAMPLED_TOP_K;
     say(r, ", top_k %d (transformers' own)", (int)s->top_k);
@@ -255,17 +257,28 @@ static oc_status follow(defaults *x, const json_t *root, const char *file, oc_er
     return add_line(x, false, err, "%s: %s%s", file, r.samples ? "do_sample" : "greedy", r.said);
 }
 
+/* All but what read_temperature() and read_top_k() have settled. */
+static void settle_drawn(oc_defaults *d) {
+    oc_sampling s = d->sampling;
+    s.temperature = d->drawn.temperature;
+    s.top_k = d->drawn.top_k;
+    d->drawn = s;
+}
+
 /* --- Life */
 
 static oc_status fill(defaults *x, const char *dir, oc_error *err) {
     char path[PATH_MAX];
     json_t *root;
-    x->d.sampling = oc_sampling_greedy();
+    x->d.sampling = x->d.drawn = oc_sampling_greedy();
+    x->d.drawn.temperature = 1;
+    x->d.drawn.top_k = SAMPLED_TOP_K;
     x->d.max_new_tokens = x->d.max_length = -1;
     OC_TRY(oc_model_json(&root, dir, "generation_config.json", path, sizeof path, err));
     if (root == NULL) return OC_OK;
     oc_status s = follow(x, root, path, err);
     if (s == OC_OK) s = warn(x, root, path, err);
+    settle_drawn(&x->d);
     json_decref(root);
     return s;
 }

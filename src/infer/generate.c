@@ -17,8 +17,8 @@ enum { ANSWER_DEFAULT = 256, CONTEXT_DEFAULT = 4096 };
 /* ---- what is asked for ---- */
 
 static oc_sampling sampling_of(const oc_config *c, const oc_defaults *d) {
-    oc_sampling s = d->sampling;
     const struct oc_generate_config *g = &c->gen;
+    oc_sampling s = g->do_sample ? d->drawn : d->sampling;
     if (oc_config_origin(c, "temperature") != OC_FROM_DEFAULT) s.temperature = g->temperature;
     if (oc_config_origin(c, "do-sample") != OC_FROM_DEFAULT && !g->do_sample) s.temperature = 0;
     if (g->do_sample && !(s.temperature > 0)) s.temperature = 1;
