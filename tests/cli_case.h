@@ -62,16 +62,7 @@ static inline long long cli_bytes(const char *path) {
     return stat(path, &st) == 0 ? (long long)st.st_size : -1;
 }
 
-static inline int cli_unlink(const char *path, const struct stat *st, int type, struct FTW *ftw) {
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
-static inline void cli_remove(const char *path) {
-    (void)nftw(path, cli_unlink, 16, FTW_DEPTH | FTW_PHYS);
-}
+static inline void cli_remove(const char *path) { scratch_remove(path); }
 
 static inline int cli_by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);

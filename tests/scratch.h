@@ -2,6 +2,7 @@
 #ifndef OC_SCRATCH_H
 #define OC_SCRATCH_H
 
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,19 @@ static inline void scratch_write(const char *dir, const char *name, const char *
         perror(path);
         exit(1);
     }
+}
+
+static inline int scratch_remove_one(const char *path, const struct stat *st, int type,
+                                     struct FTW *ftw) {
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+/* A file, or a folder with all that it holds; one that is not there is fine. */
+static inline void scratch_remove(const char *path) {
+    (void)nftw(path, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 #endif

@@ -256,7 +256,8 @@ static void products_of_few_rows_match_double(void **state) {
     oc_pool *pool = pool_of(2);
     for (int64_t m = 1; m <= 33; m++)
         for (unsigned v = 0; v < 9; v++) {
-            options o = {.a = v % 3, .b = v / 3, .c = (v + m) % 3, .trans_b = true, .gap = m % 3};
+            options o = {.a = v % 3, .b = v / 3, .trans_b = true, .gap = m % 3};
+            o.c = (v + (unsigned)m) % 3;
             o.bias = m % 2;
             check(m, 29 + 17 * (m % 5), 512 + 17 * (m % 7), &o, m % 4 ? pool : NULL);
         }

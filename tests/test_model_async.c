@@ -240,7 +240,8 @@ typedef struct result {
 
 static result run_in(place *p, const oc_model *m, oc_dtype dtype) {
     /* in one tile, or in several */
-    run r = {.model = m, .shape = {m, p->device, dtype, BATCH, SEQ, dtype == OC_BF16 ? 5 : 0, OC_GEMM_TILED}};
+    run r = {.model = m,
+             .shape = {m, p->device, dtype, BATCH, SEQ, dtype == OC_BF16 ? 5 : 0, OC_GEMM_TILED}};
     const float one = 1;
     result out;
     oc_error err = {0};

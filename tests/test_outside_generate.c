@@ -35,23 +35,6 @@ static void make(char dir[SCRATCH_BYTES], int layers, int hidden) {
     assert_int_equal(fclose(f), 0);
 }
 
-static void clear(const char *dir) {
-    static const char *const names[] = {"out/model.safetensors",
-                                        "out/config.json",
-                                        "out/run.json",
-                                        "out/tokenizer.json",
-                                        "out/tokenizer_config.json",
-                                        "out",
-                                        "config.json",
-                                        "a.jsonl",
-                                        "in.jsonl",
-                                        "o.jsonl"};
-    char path[SCRATCH_BYTES];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        (void)remove(scratch_path(path, dir, names[i]));
-    (void)rmdir(dir);
-}
-
 static void the_process_is_what_is_planned_and_foreign(void **state) {
     static const struct { int layers, hidden; } models[] = {{2, 256}, {6, 512}};
     static const char *const ways[] = {"--batch 1", "--batch 8", "--batch 24 --row-groups 3",
@@ -77,7 +60,7 @@ static void the_process_is_what_is_planned_and_foreign(void **state) {
             assert_true(r.looks >= 10);
             if (seen > told || told - seen > 2) fail_msg("%s\n%s", line, r.text);
         }
-        clear(dir);
+        scratch_remove(dir);
     }
 }
 

@@ -53,22 +53,6 @@ static void make(char dir[SCRATCH_BYTES], const char *config, int longest) {
     assert_int_equal(fclose(f), 0);
 }
 
-static void clear(const char *dir) {
-    static const char *const names[] = {"out/model.safetensors",
-                                        "out/config.json",
-                                        "out/run.json",
-                                        "out/tokenizer.json",
-                                        "out/tokenizer_config.json",
-                                        "out",
-                                        "config.json",
-                                        "log.jsonl",
-                                        "a.jsonl"};
-    char path[SCRATCH_BYTES];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        (void)remove(scratch_path(path, dir, names[i]));
-    (void)rmdir(dir);
-}
-
 /* device_memory 0: no budget. */
 static void train(const char *dir, const char *dtype, int tile, uint64_t device_memory, int code,
                   program_result *r) {
@@ -166,7 +150,7 @@ static void compare(const char *config, int longest, const char *dtype, int tile
     assert_true(want[1] != want[0]);
     uint64_t whole = least_device_memory(dir, dtype, TOKENS);
     assert_true(follow(dir, dtype, tile, want, norm) < whole);
-    clear(dir);
+    scratch_remove(dir);
 }
 
 /* ---- tests ---- */

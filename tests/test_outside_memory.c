@@ -32,24 +32,6 @@ static void make(char dir[SCRATCH_BYTES], int layers, int hidden, int vocab) {
     assert_int_equal(fclose(f), 0);
 }
 
-static void clear(const char *dir) {
-    static const char *const names[] = {"out/model.safetensors",
-                                        "out/config.json",
-                                        "out/run.json",
-                                        "out/tokenizer.json",
-                                        "out/tokenizer_config.json",
-                                        "out",
-                                        "config.json",
-                                        "tokenizer.json",
-                                        "trace.json",
-                                        "t.jsonl",
-                                        "a.jsonl"};
-    char path[SCRATCH_BYTES];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        (void)remove(scratch_path(path, dir, names[i]));
-    (void)rmdir(dir);
-}
-
 static void train_line(char *line, size_t n, const char *dir, const char *rest) {
     int k = snprintf(line, n,
                      "train --init %s --data %s/a.jsonl --output %s/out --overwrite --seq-length "
@@ -106,7 +88,7 @@ static void the_process_grows_by_what_is_planned(void **state) {
                 fail_msg("%s: %.1f MiB were seen, the table says %.1f MiB", placements[p],
                          (double)seen / MIB, (double)program_number(&r, "\n  process") / MIB);
             if (i == 2) assert_true(told > 60); /* else it shows little */
-            clear(dir);
+            scratch_remove(dir);
         }
     }
 }
@@ -188,7 +170,7 @@ static void the_process_is_what_is_planned_and_foreign(void **state) {
                 write_words(dir);
             }
             compare(models[i].name, dir, &additions[k]);
-            clear(dir);
+            scratch_remove(dir);
         }
 }
 
@@ -220,7 +202,7 @@ static void arenas_hold_exactly_the_planned_bytes(void **state) {
             }
         }
         assert_int_equal(found, p == 0 ? 1 : 2);
-        clear(dir);
+        scratch_remove(dir);
     }
 }
 
@@ -307,7 +289,7 @@ static void a_limit_of_what_is_planned_is_enough(void **state) {
         }
     }
     if (grouped) assert_int_equal(rmdir(group), 0);
-    clear(dir);
+    scratch_remove(dir);
 }
 
 /* ---- loading ---- */
@@ -400,7 +382,7 @@ static void loading_needs_no_more_than_one_block_beside_the_plan(void **state) {
                      (double)seen / MIB, (double)plan / MIB, (double)block / MIB);
     }
     remove_shards(dir, files);
-    clear(dir);
+    scratch_remove(dir);
 }
 
 int main(void) {
