@@ -243,6 +243,17 @@ static oc_status write_synced(const char *path, const void *data, size_t bytes, 
     return oc_fail_errno(err, OC_E_IO, e, "%s: cannot be written", path);
 }
 
+void oc_fs_hand_over(int fd, uint64_t n) {
+    enum {
+        ARRIVED = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER
+    };
+    off_t begin = lseek(fd, 0, SEEK_CUR) - (off_t)n;
+    off_t before = begin > OC_FS_WINDOW ? begin - OC_FS_WINDOW : 0;
+    if (begin < 0) return;
+    (void)sync_file_range(fd, begin, (off_t)n, SYNC_FILE_RANGE_WRITE);
+    if (begin > before) (void)sync_file_range(fd, before, begin - before, ARRIVED);
+}
+
 oc_status oc_fs_rename(const char *from, const char *to, oc_error *err) {
     if (rename(from, to)) {
         int e = errno;

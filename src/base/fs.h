@@ -53,6 +53,12 @@ OC_NODISCARD oc_status oc_fs_sync_directory(const char *path, oc_error *err);
  * content or the new one. One writer per path. */
 OC_NODISCARD oc_status oc_fs_write_atomic(const char *path, const void *data, size_t bytes,
                                           oc_error *err);
+/* Write at most so much of a large file at a time, */
+enum { OC_FS_WINDOW = 1 << 20 };
+/* and then tell that n bytes were written at fd's place: they are sent to the disk, and those of a
+ * window before have arrived. Bytes that wait for a disk count as the process's in a container, and
+ * the kernel ends it rather than wait for all of them. What fails here fails in fsync() too. */
+void oc_fs_hand_over(int fd, uint64_t n);
 /* Rename and make it durable. An existing file is replaced, an existing directory only if empty. */
 OC_NODISCARD oc_status oc_fs_rename(const char *from, const char *to, oc_error *err);
 /* Remove a file or a whole tree whose own name ends in OC_FS_TEMPORARY; any other name is refused.

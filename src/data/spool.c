@@ -1,4 +1,5 @@
 #include "base/checked.h"
+#include "base/fs.h"
 #include "data/internal.h"
 
 #include <errno.h>
@@ -55,7 +56,7 @@ static oc_status flush(oc_spool *s, oc_error *err) {
     const char *p = (const char *)s->buffer;
     uint64_t n = s->used * record_bytes(s);
     while (n > 0) {
-        ssize_t put = write(s->fd, p, (size_t)oc_min_u64(n, 1u << 30));
+        ssize_t put = write(s->fd, p, (size_t)oc_min_u64(n, OC_FS_WINDOW));
         if (put < 0 && errno == EINTR) continue;
         if (put <= 0)
             return oc_fail_errno(err, OC_E_IO, put == 0 ? EIO : errno,
@@ -63,6 +64,7 @@ static oc_status flush(oc_spool *s, oc_error *err) {
                                  " sequences of %" PRIu64 " bytes so far); set TMPDIR to a roomier "
                                  "directory",
                                  s->dir, s->written, record_bytes(s));
+        oc_fs_hand_over(s->fd, (uint64_t)put);
         p += put;
         n -= (uint64_t)put;
     }

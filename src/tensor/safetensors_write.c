@@ -1,14 +1,14 @@
 #include "tensor/safetensors_write.h"
 #include "base/checked.h"
+#include "base/fs.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { BOUNCE_BYTES = 256 * 1024, WINDOW_BYTES = 1 << 20 };
+enum { BOUNCE_BYTES = 256 * 1024 };
 #define DEFAULT_SHARD_BYTES 5000000000ull
 
 /* ---- what goes where ---- */
@@ -116,31 +116,17 @@ static oc_status fail_writer(oc_writer *w, oc_status s) {
     return s;
 }
 
-/* Bytes that wait for the disk count as the process's in a container, and the kernel ends it rather
- * than wait for all of them: so there are two windows at most, one on its way and one behind. What
- * fails here fails in fsync(), too. */
-static void hand_over(int fd, uint64_t n) {
-    enum {
-        WAIT = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER
-    };
-    off_t begin = lseek(fd, 0, SEEK_CUR) - (off_t)n;
-    off_t before = begin > WINDOW_BYTES ? begin - WINDOW_BYTES : 0;
-    if (begin < 0) return;
-    (void)sync_file_range(fd, begin, (off_t)n, SYNC_FILE_RANGE_WRITE);
-    if (begin > before) (void)sync_file_range(fd, before, begin - before, WAIT);
-}
-
 oc_status oc_writer_put(oc_writer *w, int fd, const char *path, const void *src, uint64_t n,
                         oc_error *err) {
     const char *p = src;
     while (n > 0) {
-        ssize_t put = w->io->write(fd, p, (size_t)oc_min_u64(n, WINDOW_BYTES));
+        ssize_t put = w->io->write(fd, p, (size_t)oc_min_u64(n, OC_FS_WINDOW));
         if (put < 0 && errno == EINTR) continue;
         if (put <= 0)
             return oc_fail_errno(err, OC_E_IO, put == 0 ? EIO : errno,
                                  "%s: cannot write (%" PRIu64 " bytes more of this piece to go)",
                                  path, n);
-        hand_over(fd, (uint64_t)put);
+        oc_fs_hand_over(fd, (uint64_t)put);
         p += put;
         n -= (uint64_t)put;
     }
