@@ -17,7 +17,7 @@
 static bool read_kib(const char *path, const char *const *keys, size_t n, uint64_t *out_bytes) {
     oc_mem_lines f;
     if (!oc_mem_lines_open(&f, path)) return false;
-    char line[256];
+    char line[256] = "";
     uint64_t kib = 0;
     bool found = false;
     while (oc_mem_lines_next(&f, line, sizeof line)) {

@@ -105,7 +105,7 @@ static bool read_number(const char *dir, const char *name, uint64_t *out) {
 
 /* A line "key value" of memory.stat; 0 when it is not there. */
 static uint64_t read_stat(const char *dir, const char *key) {
-    char path[2 * PATH_MAX + 64], line[128];
+    char path[2 * PATH_MAX + 64], line[128] = "";
     snprintf(path, sizeof path, "%s/memory.stat", dir);
     oc_mem_lines f;
     if (!oc_mem_lines_open(&f, path)) return 0;
