@@ -42,7 +42,7 @@ export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 # Memory as seen from outside is another under asan, and plans at full length are arithmetic on plain
 # arrays, which others test shorter.
 elsewhere='^test_(outside_.*|cli_long|build_mutants|build_size)$'
-long='^test_(outside_.*|cli_long|build_mutants|build_size|train_(placement|families|frozen|early))$'
+long='^test_(outside_.*|cli_long|build_mutants|build_size|train_(placement|families|frozen|early|async|recompute|homes))$'
 
 asan() { suite "$1" "build-asan-$1" 'address;undefined' all -E "$elsewhere"; }
 tsan() { suite "$1" "build-tsan-$1" thread tsan_tests -L tsan; }
