@@ -6,7 +6,7 @@ enum { SPINS = 64 };
 
 int oc_gate_init(oc_gate *g) {
     atomic_init(&g->value, 0);
-    atomic_init(&g->sleepers, 0);
+    atomic_init(&g->wanted, UINT64_MAX);
     int rc = pthread_mutex_init(&g->lock, NULL);
     if (rc) return rc;
     rc = pthread_cond_init(&g->raised, NULL);
@@ -19,12 +19,14 @@ void oc_gate_release(oc_gate *g) {
     pthread_mutex_destroy(&g->lock);
 }
 
-/* The store of value and the load of sleepers here, and the reverse pair in wait, are sequentially
- * consistent: either the raiser sees the sleeper or the sleeper sees the value. */
+/* The store of value and the load of wanted here, and the reverse pair in sleep_until, are
+ * sequentially consistent: either the raiser sees the wish or the sleeper sees the value. All
+ * sleepers wake then; those who want more wish again. */
 void oc_gate_raise(oc_gate *g, uint64_t value) {
     atomic_store(&g->value, value);
-    if (atomic_load(&g->sleepers) == 0) return;
+    if (atomic_load(&g->wanted) > value) return;
     pthread_mutex_lock(&g->lock);
+    atomic_store(&g->wanted, UINT64_MAX);
     pthread_cond_broadcast(&g->raised);
     pthread_mutex_unlock(&g->lock);
 }
@@ -37,16 +39,21 @@ static void relax(void) {
 #endif
 }
 
+static void sleep_until(oc_gate *g, uint64_t value) {
+    pthread_mutex_lock(&g->lock);
+    for (;;) {
+        if (atomic_load(&g->wanted) > value) atomic_store(&g->wanted, value);
+        if (atomic_load(&g->value) >= value) break;
+        pthread_cond_wait(&g->raised, &g->lock);
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
 void oc_gate_wait(oc_gate *g, uint64_t value) {
     if (oc_gate_value(g) >= value) return;
     for (int i = 0; i < SPINS; i++) {
         relax();
         if (oc_gate_value(g) >= value) return;
     }
-    pthread_mutex_lock(&g->lock);
-    atomic_fetch_add(&g->sleepers, 1);
-    while (atomic_load(&g->value) < value)
-        pthread_cond_wait(&g->raised, &g->lock);
-    atomic_fetch_sub(&g->sleepers, 1);
-    pthread_mutex_unlock(&g->lock);
+    sleep_until(g, value);
 }

@@ -2,7 +2,7 @@
  *
  * The fast path is one atomic on either side; a waiter spins for a moment, then sleeps. Whoever
  * returns from oc_gate_wait(g, v) sees everything done before oc_gate_raise(g, >= v). One thread
- * raises at a time; any number wait. */
+ * raises at a time; any number wait. A raise wakes nobody who waits for more. */
 #ifndef OC_RUN_GATE_H
 #define OC_RUN_GATE_H
 
@@ -12,7 +12,7 @@
 
 typedef struct oc_gate {
     _Alignas(64) _Atomic uint64_t value; /* own cache line: other lanes poll it */
-    _Atomic uint32_t sleepers;
+    _Atomic uint64_t wanted; /* the least value that a sleeper waits for; UINT64_MAX: none sleeps */
     pthread_mutex_t lock;
     pthread_cond_t raised;
 } oc_gate;
