@@ -617,7 +617,7 @@ def compare_generation(name, legs, tokens):
 def generate(prompt=128, new=64):
     """Prompts and answers together: what a batch takes from its first pass to its last token."""
     model, saved = generation_model(), {}
-    for batch in [int(b) for b in os.environ.get("OC_BATCHES", "1,8,32").split(",")]:
+    for batch in (1, 8, 32):
         options = {"model": model, "batch": batch, "prompt": prompt, "new": new, "steps": STEPS}
         saved[batch] = compare_generation(f"generate, batch {batch}", {
             "ours": lambda: generated(model, batch, prompt, new),

@@ -13,7 +13,8 @@ enum {
     TILE_ROWS_MAX = 448,
     TILE_COLS_MAX = 1024,
     FEW_COLUMNS_MAX = 32,
-    PACK_COST = 12 /* packing one element, in multiply-adds; measured on AVX-512 */
+    FEW_PACKED_ALONE = 16384, /* elements that are packed sooner than a helper has come */
+    PACK_COST = 12            /* packing one element, in multiply-adds; measured on AVX-512 */
 };
 
 /* For mr >= 4; nr divides TILE_COLS_MAX. */
@@ -435,7 +436,8 @@ static void few_run(few_job *f, oc_pool *pool) {
     int64_t most = few_rows_most(f);
     for (; f->m0 < f->j.m; f->m0 += most) {
         few_rows(f, min_i64(most, f->j.m - f->m0));
-        for_tasks(pool, f->blocks, few_pack_task, f);
+        bool alone = f->rows * f->j.depth <= FEW_PACKED_ALONE;
+        for_tasks(alone ? NULL : pool, f->blocks, few_pack_task, f);
         for_tasks(pool, ceil_div(f->strips, f->per_task), few_task, f);
     }
 }
