@@ -67,4 +67,19 @@ static inline oc_build_spec case_spec(const oc_model *m) {
     return s;
 }
 
+/* Two groups, one in a row with the other; pages of none, some, all layers on the host. */
+static inline oc_build_spec case_pass_spec(const oc_model *m, int32_t away, bool resident) {
+    oc_build_spec s = case_spec(m);
+    s.batch = 1;
+    s.train = s.with_eval = s.has_m = s.has_v = false;
+    s.pass = (oc_pass_spec){
+        .rows = 3, .page_tokens = 16, .pages = 9, .row_pages = 4, .page_bytes = 16 * 256};
+    s.place.group = s.micros;
+    s.place.slabs = 0;
+    s.place.resident = resident;
+    s.place.away_pages = away;
+    s.place.page_slots = away > 0 ? 2 + away % 2 : 0;
+    return s;
+}
+
 #endif

@@ -351,22 +351,13 @@ static void print_tally(const char *what, const tally *n) {
     assert_int_equal(wrong, 0);
 }
 
-/* Of every `stride`-th access of every plan; into a sample of the buffers and roles. homes: 0, or
- * the seed of a random table. */
-static void mutants_of(const char *what, const char *json, oc_placement place, int micros,
-                       uint32_t stride, uint32_t homes) {
-    oc_model *m = case_model(json);
-    oc_block_homes *table = homes ? homes_make(m, homes, 20) : NULL;
-    place.homes = table;
-    oc_build_spec s = case_spec(m);
+/* Of every `stride`-th access of every plan; into a sample of the buffers and roles. */
+static void mutants_of_spec(const char *what, const oc_build_spec *s, uint32_t stride) {
     oc_build_ids ids;
     oc_error err = {0};
     tally n = {0};
-    s.micros = micros;
-    s.place = place;
-    s.place.piece_elements = OC_NORM_CHUNK;
     oc_plan_set *set = NULL;
-    if (oc_build(&s, &set, &ids, &err) != OC_OK) fail_msg("%s", err.message);
+    if (oc_build(s, &set, &ids, &err) != OC_OK) fail_msg("%s", err.message);
     if (oc_plan_verify(set, &err) != OC_OK) fail_msg("%s", err.message);
     uint32_t count = 0;
     for (uint32_t q = 0; q < set->n_plans; q++)
@@ -383,6 +374,19 @@ static void mutants_of(const char *what, const char *json, oc_placement place, i
     print_tally(what, &n);
     oc_build_ids_release(&ids);
     oc_plan_set_free(set);
+}
+
+/* homes: 0, or the seed of a random table. */
+static void mutants_of(const char *what, const char *json, oc_placement place, int micros,
+                       uint32_t stride, uint32_t homes) {
+    oc_model *m = case_model(json);
+    oc_block_homes *table = homes ? homes_make(m, homes, 20) : NULL;
+    oc_build_spec s = case_spec(m);
+    s.micros = micros;
+    s.place = place;
+    s.place.homes = table;
+    s.place.piece_elements = OC_NORM_CHUNK;
+    mutants_of_spec(what, &s, stride);
     free(table);
     oc_model_close(m);
 }
@@ -457,6 +461,14 @@ static void no_access_of_a_step_with_mixed_homes_can_be_redirected(void **state)
                5);
 }
 
+static void no_access_of_a_pass_can_be_redirected(void **state) {
+    (void)state;
+    oc_model *m = case_model(llama_untied);
+    oc_build_spec s = case_pass_spec(m, 2, false);
+    mutants_of_spec("pass", &s, 2);
+    oc_model_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_access_of_a_streamed_step_can_be_redirected),
@@ -466,6 +478,7 @@ int main(void) {
         cmocka_unit_test(no_access_of_a_resident_step_can_be_redirected),
         cmocka_unit_test(no_access_of_an_early_step_can_be_redirected),
         cmocka_unit_test(no_access_of_a_step_with_mixed_homes_can_be_redirected),
+        cmocka_unit_test(no_access_of_a_pass_can_be_redirected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -264,6 +264,46 @@ static void no_access_of_a_resident_step_can_be_dropped(void **state) {
                   2);
 }
 
+static void drop_each_of_a_pass(const char *json, int32_t away, bool resident) {
+    oc_model *m = case_model(json);
+    oc_build_spec s = case_pass_spec(m, away, resident);
+    oc_plan_set *set = built(&s);
+    verified(set);
+    drops n = {0};
+    for (uint32_t i = 0; i < set->plans[0].n_ops; i++)
+        for (uint32_t k = 0; k < set->plans[0].ops[i].n_accesses; k++)
+            drop_one(set, &set->plans[0], &set->plans[0].ops[i], k, &n);
+    assert_true(n.caught > 100);
+    assert_int_equal(n.needless, 0);
+    oc_plan_set_free(set);
+    oc_model_close(m);
+}
+
+static void no_access_of_a_pass_can_be_dropped(void **state) {
+    (void)state;
+    for (int32_t away = 0; away <= 3; away++) {
+        drop_each_of_a_pass(llama_untied, away, away == 2);
+        drop_each_of_a_pass(gpt2_small, away < 2 ? away : 2, away == 1);
+    }
+}
+
+/* A pass has room for the pages of one group a slot, however many layers and groups there are. */
+static void pages_on_the_host_take_slots_alone(void **state) {
+    oc_model *m = case_model(llama_untied);
+    uint64_t group = 9 * 16 * 256, layers = 3;
+    (void)state;
+    for (int32_t away = 0; away <= 3; away++) {
+        oc_build_spec s = case_pass_spec(m, away, false);
+        oc_plan_set *set = built(&s);
+        uint64_t there =
+            2 * group * (layers - (uint64_t)away) + group * (uint64_t)s.place.page_slots;
+        assert_int_equal(set->use_bytes[OC_TIER_DEVICE][OC_USE_KV_CACHE], there);
+        assert_int_equal(set->use_bytes[OC_TIER_HOST][OC_USE_KV_CACHE], 2 * group * (uint64_t)away);
+        oc_plan_set_free(set);
+    }
+    oc_model_close(m);
+}
+
 static void no_access_of_an_early_step_can_be_dropped(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++)
@@ -809,8 +849,8 @@ static void wrong_placements_are_refused(void **state) {
     oc_build_ids ids;
     oc_plan_set *set = NULL;
     oc_error err = {0};
-    oc_placement bad[9];
-    for (int i = 0; i < 9; i++)
+    oc_placement bad[12];
+    for (int i = 0; i < 12; i++)
         bad[i] = good;
     bad[0].slots = 0;
     bad[1].slabs = 0;
@@ -822,7 +862,12 @@ static void wrong_placements_are_refused(void **state) {
     bad[7].interleave = true;
     bad[7].group = 2;
     bad[8].kept[OC_SAVED_UP] = m->n_layers + 1;
-    for (int i = 0; i < 9; i++) {
+    bad[9].away_pages = m->n_layers + 1;
+    bad[10].away_pages = bad[10].page_slots = 1;
+    bad[11].away_pages = 1;
+    bad[11].page_slots = 2;
+    bad[11].compute = OC_TIER_HOST;
+    for (int i = 0; i < 12; i++) {
         s.place = bad[i];
         assert_int_equal(oc_build(&s, &set, &ids, &err), OC_E_INVALID);
         assert_true(err.message[0] != 0);
@@ -844,6 +889,8 @@ int main(void) {
         cmocka_unit_test(no_access_of_an_interleaved_step_can_be_dropped),
         cmocka_unit_test(no_access_of_a_resident_step_can_be_dropped),
         cmocka_unit_test(no_access_of_an_early_step_can_be_dropped),
+        cmocka_unit_test(no_access_of_a_pass_can_be_dropped),
+        cmocka_unit_test(pages_on_the_host_take_slots_alone),
         cmocka_unit_test(a_fetch_of_next_steps_value_before_its_update_is_refused),
         cmocka_unit_test(an_access_one_piece_short_is_refused),
         cmocka_unit_test(an_op_of_another_block_or_piece_is_refused),

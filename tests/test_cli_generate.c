@@ -196,6 +196,46 @@ static void the_plan_is_what_a_run_takes(void **state) {
     assert_non_null(strstr(plan, "batch  resident blocks"));
 }
 
+/* 64 sequences of 120 tokens have 46 MiB of pages in 12 layers, 4 MiB in each. */
+static void pages_go_to_the_host_where_that_pays(void **state) {
+    static const char line[] = "plan generate --init deep --dtype fp32 --prompt-tokens 90 "
+                               "--max-new-tokens 30 --batch 64 --slots 2 --quiet --json "
+                               "--pace h2d=1GB/s --device-memory %s --kv-home %s";
+    char text[512];
+    (void)state;
+    mkdir("deep", 0700);
+    cli_text("deep/config.json",
+             "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 128, "
+             "\"num_hidden_layers\": 12, \"num_attention_heads\": 4, \"vocab_size\": 300, "
+             "\"max_position_embeddings\": 128, \"tie_word_embeddings\": true}");
+    snprintf(text, sizeof text, line, "64MiB", "auto");
+    json_t *roomy = json_loads(cli_run(text)->out, 0, NULL);
+    snprintf(text, sizeof text, line, "64MiB", "host");
+    json_t *away = json_loads(cli_run(text)->out, 0, NULL);
+    for (size_t i = 0; i < 3; i++) {
+        json_t *x =
+            json_array_get(json_object_get(json_object_get(roomy, "generation"), "batches"), i);
+        json_t *y =
+            json_array_get(json_object_get(json_object_get(away, "generation"), "batches"), i);
+        assert_int_equal(json_integer_value(json_object_get(x, "kv_cache_layers_on_host")), 0);
+        assert_true(json_integer_value(json_object_get(y, "kv_cache_layers_on_host")) > 0);
+    }
+    json_decref(roomy);
+    json_decref(away);
+    snprintf(text, sizeof text, line, "20MiB", "device");
+    assert_int_not_equal(cli_run(text)->code, 0);
+    snprintf(text, sizeof text, line, "20MiB", "auto");
+    assert_int_equal(cli_run(text)->code, 0);
+}
+
+static void pages_are_as_many_as_are_asked_for(void **state) {
+    (void)state;
+    make_model();
+    cli_expect(GENERATE "--prompt hello --max-new-tokens 90 --kv-tokens 64", 2,
+               "--kv-tokens 64 is too few: the longest sequence takes 96");
+    cli_expect(GENERATE "--prompt hello --max-new-tokens 20 --kv-tokens 320", 0, "10 pages of 32");
+}
+
 /* ---- files ---- */
 
 static int count(const char *text, const char *what) {
@@ -231,7 +271,8 @@ static char *read_all(const char *path) {
 static void every_row_has_its_answer_in_order_whatever_the_batch(void **state) {
     static const char *const ways[] = {"--batch 1", "--batch 7 --prefill-chunk 16",
                                        "--batch 4 --row-groups 2",
-                                       "--device-memory 8MiB --resident-blocks 1 --threads 1"};
+                                       "--device-memory 8MiB --resident-blocks 1 --threads 1",
+                                       "--device-memory 8MiB --kv-home host --row-groups 2"};
     (void)state;
     make_model();
     write_requests("in.jsonl", 60);
@@ -247,7 +288,7 @@ static void every_row_has_its_answer_in_order_whatever_the_batch(void **state) {
         assert_int_equal(count(want, index), 1);
     }
     assert_false(cli_exists("out.jsonl.run"));
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         char line[256];
         snprintf(line, sizeof line,
                  GENERATE "--batch-invariant --input in.jsonl --output o%d.jsonl %s", i, ways[i]);
@@ -371,6 +412,8 @@ int main(void) {
         cmocka_unit_test(a_prompt_through_the_template_is_a_message),
         cmocka_unit_test(what_cannot_be_is_refused_before_it_starts),
         cmocka_unit_test(the_plan_is_what_a_run_takes),
+        cmocka_unit_test(pages_go_to_the_host_where_that_pays),
+        cmocka_unit_test(pages_are_as_many_as_are_asked_for),
         cmocka_unit_test(every_row_has_its_answer_in_order_whatever_the_batch),
         cmocka_unit_test(openai_s_form_comes_back_in_openai_s_form),
         cmocka_unit_test(a_killed_run_goes_on_where_it_was),

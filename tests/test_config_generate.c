@@ -249,19 +249,6 @@ static void run_json_of_a_generation_reads_back(void **state) {
     oc_config_free(b);
 }
 
-static void what_has_no_effect_yet_is_refused_by_name(void **state) {
-    (void)state;
-    static const char *const lines[] = {"--kv-home host", "--kv-tokens 100"};
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        char line[128];
-        snprintf(line, sizeof line, "--model m --prompt x %s", lines[i]);
-        oc_config *c = line_of(OC_CMD_GENERATE, line);
-        assert_int_equal(resolve(c), OC_E_UNSUPPORTED);
-        assert_memory_equal(error.message, lines[i], strcspn(lines[i], " "));
-        oc_config_free(c);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_given_is_left_to_the_models_own_configuration),
@@ -273,7 +260,6 @@ int main(void) {
         cmocka_unit_test(what_does_not_go_together_is_refused_by_name),
         cmocka_unit_test(ranges_are_those_of_the_field),
         cmocka_unit_test(options_of_one_kind_of_run_are_none_of_the_others),
-        cmocka_unit_test(what_has_no_effect_yet_is_refused_by_name),
         cmocka_unit_test(run_json_of_a_generation_reads_back),
     };
     return cmocka_run_group_tests_name("config_generate", tests, make_file, remove_file);

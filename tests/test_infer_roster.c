@@ -14,6 +14,7 @@ typedef struct world {
     oc_roster *s;
     oc_control_cell control;
     int32_t *batch, *content; /* content: [groups][pages][page_tokens] */
+    int32_t *home;            /* with lists, the same between passes */
     void *pages;
     uint64_t batch_bytes, pages_bytes;
     uint64_t seed;
@@ -31,10 +32,11 @@ static void world_open(world *w, oc_roster_spec spec) {
     w->spec = spec;
     w->seed = 11;
     w->batch_bytes = 4u * OC_BATCH_ARRAYS * (uint64_t)spec.tokens;
-    w->pages_bytes = oc_pages_bytes(spec.rows, spec.row_pages);
+    w->pages_bytes = oc_pages_bytes(spec.rows, spec.row_pages, spec.listed);
     w->batch = calloc((size_t)spec.groups, w->batch_bytes);
     w->pages = calloc((size_t)spec.groups, w->pages_bytes);
     w->content = calloc((size_t)(spec.groups * spec.pages * spec.page_tokens), 4);
+    w->home = calloc((size_t)(spec.groups * spec.pages * spec.page_tokens), 4);
     assert_int_equal(oc_roster_open(&w->s, &spec, &err), OC_OK);
 }
 
@@ -43,6 +45,7 @@ static void world_close(world *w) {
     free(w->batch);
     free(w->pages);
     free(w->content);
+    free(w->home);
 }
 
 static int32_t *content_at(world *w, int32_t group, const int32_t *table, int32_t place) {
@@ -76,6 +79,31 @@ static void check_row(world *w, int32_t group, const oc_paged_row *r, const int3
         *content_at(w, group, table, r->context + i) = tokens[r->first + i];
 }
 
+/* Pages pass through a place that forgets: only what the lists name comes and goes. */
+static void move_pages(world *w, int32_t group, const int32_t *page, int32_t n, bool back) {
+    int32_t *from = back ? w->content : w->home, *to = back ? w->home : w->content;
+    for (int32_t i = 0; i < n; i++) {
+        size_t size = (size_t)w->spec.page_tokens;
+        size_t at = ((size_t)(group * w->spec.pages) + (size_t)page[i]) * size;
+        assert_in_range(page[i], i > 0 ? page[i - 1] + 1 : 0, w->spec.pages - 1);
+        memcpy(to + at, from + at, 4 * size);
+    }
+}
+
+static void begin_group(world *w, int32_t g, oc_pages_cell *c) {
+    const oc_roster_spec *p = &w->spec;
+    size_t n = 4 * (size_t)(p->pages * p->page_tokens);
+    if (!p->listed) return;
+    memset(w->content + g * p->pages * p->page_tokens, 0xff, n);
+    move_pages(w, g, oc_pages_read(c, p->rows, p->row_pages), c->read, false);
+}
+
+static void end_group(world *w, int32_t g, oc_pages_cell *c) {
+    const oc_roster_spec *p = &w->spec;
+    if (!p->listed) return;
+    move_pages(w, g, oc_pages_filled(c, p->rows, p->row_pages, p->listed), c->filled, true);
+}
+
 static int64_t pass(world *w) {
     const oc_roster_spec *p = &w->spec;
     int64_t n =
@@ -85,9 +113,11 @@ static int64_t pass(world *w) {
         int32_t *tokens = (void *)((char *)w->batch + (uint64_t)g * w->batch_bytes);
         assert_in_range(c->tokens, 0, p->tokens);
         assert_in_range(c->rows, 0, p->rows);
+        begin_group(w, g, c);
         for (int32_t r = 0; r < c->rows; r++)
             check_row(w, g, &oc_pages_rows(c)[r], oc_pages_table(c, p->rows) + r * p->row_pages,
                       tokens);
+        end_group(w, g, c);
     }
     oc_roster_passed(w->s);
     return n;
@@ -148,10 +178,11 @@ static void every_page_holds_the_tokens_of_whoever_reads_it(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
-        for (int how = 0; how < 4; how++) {
+        for (int how = 0; how < 8; how++) {
             oc_roster_spec spec = specs[i];
             world w;
             spec.share = how & 1;
+            spec.listed = how & 4 ? spec.pages : 0;
             world_open(&w, spec);
             run_all(&w, 150, how & 2);
             world_close(&w);
@@ -180,6 +211,39 @@ static void a_common_beginning_is_computed_once(void **state) {
         (void)answer(&w, false);
     }
     assert_int_equal(tokens, 101 + 7 * (101 - 96));
+    world_close(&w);
+}
+
+/* Eight sequences of 101 tokens, 96 of them alike: 6 pages of those, and one each. */
+static void a_shared_page_is_listed_once(void **state) {
+    oc_roster_spec spec = {.groups = 1,
+                           .rows = 8,
+                           .tokens = 512,
+                           .page_tokens = 16,
+                           .pages = 99,
+                           .row_pages = 12,
+                           .share = true,
+                           .listed = 99};
+    world w;
+    (void)state;
+    world_open(&w, spec);
+    for (int i = 0; i < 8; i++) {
+        int32_t *ids = calloc(MOST, 4);
+        ids[100] = i;
+        assert_non_null(oc_roster_admit(w.s, ids, 101, 110, NULL));
+    }
+    while (oc_roster_at(w.s, 7)->n_ids == 101) {
+        assert_true(pass(&w) > 0);
+        (void)answer(&w, false);
+    }
+    const oc_pages_cell *c = w.pages;
+    assert_true(pass(&w) == 8);
+    assert_int_equal(c->read, 6 + 8);
+    assert_int_equal(c->filled, 8);
+    while (oc_roster_count(w.s)) {
+        (void)answer(&w, false);
+        (void)pass(&w);
+    }
     world_close(&w);
 }
 
@@ -253,6 +317,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_page_holds_the_tokens_of_whoever_reads_it),
         cmocka_unit_test(a_common_beginning_is_computed_once),
+        cmocka_unit_test(a_shared_page_is_listed_once),
         cmocka_unit_test(who_waits_for_a_page_fills_it_when_its_owner_goes),
         cmocka_unit_test(nobody_is_let_in_that_memory_could_fail),
         cmocka_unit_test(prompts_fill_what_answers_leave),

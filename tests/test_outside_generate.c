@@ -37,8 +37,11 @@ static void make(char dir[SCRATCH_BYTES], int layers, int hidden) {
 
 static void the_process_is_what_is_planned_and_foreign(void **state) {
     static const struct { int layers, hidden; } models[] = {{2, 256}, {6, 512}};
-    static const char *const ways[] = {"--batch 1", "--batch 8", "--batch 24 --row-groups 3",
+    static const char *const ways[] = {"--batch 1",
+                                       "--batch 8",
+                                       "--batch 24 --row-groups 3",
                                        "--batch 8 --device-memory 48MiB --resident-blocks 1",
+                                       "--batch 8 --device-memory 48MiB --kv-home host",
                                        "--batch 2 --trace-size 1MiB --threads 1"};
     static program_result r;
     (void)state;

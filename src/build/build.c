@@ -160,6 +160,7 @@ static void release(build *b) {
     }
     free(b->logits);
     free(b->kv);
+    free(b->page_slots);
     free(b->states);
     free(b->ds);
     free(b->head_stage);
@@ -206,6 +207,7 @@ static void allocate(build *b) {
     b->device_partials = words(b, blocks);
     b->acts = words(b, sets * (layers + 1));
     b->kv = words(b, layers);
+    b->page_slots = words(b, p->page_slots);
     for (int v = 0; v < OC_SAVED_COUNT; v++) {
         b->saved[v] = words(b, sets * oc_build_kept(s, (oc_saved)v));
         b->waiting[v] = words(b, sets * oc_build_away_saved(s, (oc_saved)v));
@@ -256,6 +258,19 @@ static oc_status check_kept(const oc_build_spec *s, oc_error *err) {
     return OC_OK;
 }
 
+/* While pages of one group are read, those of the next come. */
+static oc_status check_pages(const oc_build_spec *s, oc_error *err) {
+    const oc_placement *p = &s->place;
+    if (p->away_pages < 0 || p->away_pages > s->model->n_layers)
+        return oc_fail(err, OC_E_INVALID, "the model has %d layers, not %d with pages on the host",
+                       s->model->n_layers, p->away_pages);
+    if (p->away_pages > 0 && (p->page_slots < 2 || p->compute == OC_TIER_HOST))
+        return oc_fail(err, OC_E_INVALID,
+                       "pages on the host pass through two slots or more of a device, not %d",
+                       p->compute == OC_TIER_HOST ? 0 : p->page_slots);
+    return OC_OK;
+}
+
 static oc_status check(const oc_build_spec *s, oc_error *err) {
     const oc_placement *p = &s->place;
     if (s->micros < 1)
@@ -282,6 +297,7 @@ static oc_status check(const oc_build_spec *s, oc_error *err) {
     if (p->early && s->micros != 1)
         return oc_fail(err, OC_E_INVALID, "early updates take one micro-batch a step, not %d",
                        s->micros);
+    OC_TRY(check_pages(s, err));
     OC_TRY(check_kept(s, err));
     OC_TRY(check_homes(s, err));
     if (s->train && !oc_build_any(s, oc_build_trains))

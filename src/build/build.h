@@ -79,6 +79,8 @@ typedef enum oc_body_id {
     OC_BODY_FINAL_SAMPLED, /* the final norm of the tokens that are wanted logits of */
     OC_BODY_HEAD_LOGITS,   /* of these, a chunk */
     OC_BODY_NEXT,          /* LOGITS -> what the next pass takes */
+    OC_BODY_FETCH_PAGES,   /* SRC -> DST, those that PAGES says are read */
+    OC_BODY_STORE_PAGES,   /* SRC -> DST, its next version: those that PAGES says were filled */
     OC_BODY_COUNT
 } oc_body_id;
 
@@ -105,9 +107,11 @@ typedef struct oc_placement {
     /* Of the others the last so many let it wait on the host, and fetch it for the backward. */
     int32_t away[OC_SAVED_COUNT];
     int32_t kept_logits; /* the same of the last so many chunks of the head */
-    int32_t group;       /* micro-batches a block serves in a row: 1 .. OC_MAX_GROUP */
-    bool interleave;     /* group 1: a backward takes turns with the next micro-batch's forward */
-    bool early; /* one micro-batch: updates during the backward, gradients without a home */
+    /* Of a pass: pages of the first so many layers live on the host, and pass through slots. */
+    int32_t away_pages, page_slots;
+    int32_t group;   /* micro-batches a block serves in a row: 1 .. OC_MAX_GROUP */
+    bool interleave; /* group 1: a backward takes turns with the next micro-batch's forward */
+    bool early;      /* one micro-batch: updates during the backward, gradients without a home */
     uint64_t piece_elements; /* multiple of OC_NORM_CHUNK */
 } oc_placement;
 
@@ -208,6 +212,8 @@ oc_block_homes oc_build_homes(const oc_build_spec *spec, uint32_t block);
 /* The lowest layer that a backward reaches: below it, and before the layers, nothing is trained. 0
  * also when something before the layers is; n_layers: none. */
 int32_t oc_build_lowest(const oc_build_spec *spec);
+/* Pages that each list of the pages cell has room for: 0 where they live where they are used. */
+int32_t oc_build_listed_pages(const oc_build_spec *spec);
 /* Whether a fetch brings the block's weights to where they are used. */
 bool oc_build_streams(const oc_build_spec *spec, uint32_t block);
 /* Whether a block's gradient is fp32 (several folds, or rows) or the compute dtype. */

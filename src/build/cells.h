@@ -45,9 +45,13 @@ enum { OC_PASS_COUNTS = 3 };
 
 /* Generation: what a pass takes of a group. One piece a group of the pages cell: this, then
  * oc_paged_row for each of `capacity` rows, then int32 for each: which of the group's tokens are
- * wanted logits of, then each row's pages. Tokens and positions stand in the batch cell. */
+ * wanted logits of, then each row's pages. Tokens and positions stand in the batch cell. Where
+ * pages live away from the device, two lists of so many pages follow, each ascending: those that
+ * the pass reads and that were filled before it, and those that it fills. */
 typedef struct oc_pages_cell {
-    int32_t tokens, rows, samples, unused;
+    int32_t tokens, rows, samples;
+    int32_t read, filled; /* pages in the two lists */
+    int32_t unused[3];
 } oc_pages_cell;
 
 static inline oc_paged_row *oc_pages_rows(void *cell) {
@@ -59,9 +63,18 @@ static inline int32_t *oc_pages_samples(void *cell, int32_t capacity) {
 static inline int32_t *oc_pages_table(void *cell, int32_t capacity) {
     return oc_pages_samples(cell, capacity) + capacity;
 }
-static inline uint64_t oc_pages_bytes(int32_t capacity, int32_t row_pages) {
+static inline int32_t *oc_pages_read(void *cell, int32_t capacity, int32_t row_pages) {
+    return oc_pages_table(cell, capacity) + (int64_t)capacity * row_pages;
+}
+static inline int32_t *oc_pages_filled(void *cell, int32_t capacity, int32_t row_pages,
+                                       int32_t listed) {
+    return oc_pages_read(cell, capacity, row_pages) + listed;
+}
+/* listed: pages that a list has room for; 0: there are none. */
+static inline uint64_t oc_pages_bytes(int32_t capacity, int32_t row_pages, int32_t listed) {
     uint64_t row = sizeof(oc_paged_row) + 4 + 4 * (uint64_t)row_pages;
-    return (sizeof(oc_pages_cell) + (uint64_t)capacity * row + 63) / 64 * 64;
+    uint64_t lists = 2 * 4 * (uint64_t)listed;
+    return (sizeof(oc_pages_cell) + (uint64_t)capacity * row + lists + 63) / 64 * 64;
 }
 
 /* Carried from step to step; changed by norm. */

@@ -126,7 +126,8 @@ typedef struct build {
     oc_buffer_id front_drows;       /* gradient of a micro-batch's token rows, by the front block */
     oc_buffer_id drows, dpositions; /* gradients of token and position rows */
     oc_buffer_id row_grads;         /* early: the dense gradient of a table chunk */
-    oc_buffer_id *kv;               /* of a pass: pages of each layer */
+    oc_buffer_id *kv;               /* of a pass: pages of each layer, at home */
+    oc_buffer_id *page_slots;       /* that those which live on the host pass through */
     oc_buffer_id pages_copy;        /* of the pages cell, where the device computes */
     oc_buffer_id logits_stages[2];  /* logits on their way to the host */
     uint32_t next_logits;
@@ -304,6 +305,10 @@ oc_value oc_row_gradient(const oc_model *m, uint32_t micro);
 
 static inline bool oc_build_passes(const oc_build_spec *s) { return s->pass.rows > 0; }
 void oc_pass_buffers(build *b);
+/* Before a layer's ops of a group, and behind its attention: pages that live on the host come, the
+ * next ones already, and what was filled goes back. */
+void oc_pass_fetch_pages(build *b, uint32_t layer, uint32_t micro);
+void oc_pass_store_pages(build *b, uint32_t layer, uint32_t micro);
 /* Accesses of a layer's attention in a pass. */
 void oc_pass_uses_pages(build *b, uint32_t layer, uint32_t micro);
 void oc_pass_begin_group(build *b, uint32_t micro);

@@ -121,10 +121,12 @@ static void part_mlp(build *b, const layer_at *x, oc_buffer_id out) {
 }
 
 void oc_layer_forward(build *b, uint32_t layer, uint32_t micro) {
+    if (oc_build_passes(b->spec)) oc_pass_fetch_pages(b, layer, micro);
     layer_at x = use_layer(b, layer, micro);
     oc_buffer_id out = oc_acts_make(b, layer + 1, micro);
     part(b, &x, OC_PART_IN);
     part(b, &x, OC_PART_ATTENTION);
+    if (oc_build_passes(b->spec)) oc_pass_store_pages(b, layer, micro);
     part(b, &x, OC_PART_OUT);
     part_mlp(b, &x, out);
     oc_acts_retire(b, layer + 1, micro, out);

@@ -42,14 +42,29 @@ static oc_buffer_id numbered(build *b, const char *name, int32_t i, oc_tier tier
     return oc_plan_buffer(b->pb, text, tier, use, life, bytes * pieces, bytes, 0, v);
 }
 
+static uint64_t group_bytes(const oc_build_spec *s) {
+    return (uint64_t)s->pass.pages * s->pass.page_bytes;
+}
+
+static bool pages_away(const build *b, uint32_t layer) {
+    return (int32_t)layer < b->spec->place.away_pages;
+}
+
+int32_t oc_build_listed_pages(const oc_build_spec *s) {
+    return s->place.away_pages > 0 ? s->pass.pages : 0;
+}
+
 static void pages(build *b) {
     const oc_build_spec *s = b->spec;
-    uint64_t bytes = (uint64_t)s->pass.pages * s->pass.page_bytes;
     for (int32_t l = 0; l < s->model->n_layers; l++) {
         oc_value v = kv_value(b, (uint32_t)l, OC_EACH_MICRO, 0);
-        b->kv[l] = numbered(b, "kv", l, s->place.compute, OC_USE_KV_CACHE, OC_LIFE_CARRIED, bytes,
+        oc_tier tier = pages_away(b, (uint32_t)l) ? OC_TIER_HOST : s->place.compute;
+        b->kv[l] = numbered(b, "kv", l, tier, OC_USE_KV_CACHE, OC_LIFE_CARRIED, group_bytes(s),
                             (uint64_t)oc_build_sets(s), v);
     }
+    for (int32_t i = 0; s->place.away_pages > 0 && i < s->place.page_slots; i++)
+        b->page_slots[i] = numbered(b, "kv.slot", i, s->place.compute, OC_USE_KV_CACHE,
+                                    OC_LIFE_TRANSIENT, group_bytes(s), 1, none);
 }
 
 static int64_t largest_chunk(const oc_model *m) {
@@ -75,7 +90,7 @@ static void logits(build *b) {
 
 void oc_pass_buffers(build *b) {
     const oc_build_spec *s = b->spec;
-    uint64_t piece = oc_pages_bytes(s->pass.rows, s->pass.row_pages);
+    uint64_t piece = oc_pages_bytes(s->pass.rows, s->pass.row_pages, oc_build_listed_pages(s));
     uint64_t sets = (uint64_t)oc_build_sets(s);
     pages(b);
     logits(b);
@@ -94,7 +109,8 @@ void oc_pass_begin_group(build *b, uint32_t micro) {
     const oc_pass_spec *p = &b->spec->pass;
     if (!oc_build_away(b)) return;
     oc_route_copy(b, b->ids->pages, micro, b->pages_copy, micro,
-                  oc_pages_bytes(p->rows, p->row_pages), pages_value(micro), (int32_t)micro);
+                  oc_pages_bytes(p->rows, p->row_pages, oc_build_listed_pages(b->spec)),
+                  pages_value(micro), (int32_t)micro);
 }
 
 static void reads_pages(build *b, uint32_t micro) {
@@ -102,10 +118,64 @@ static void reads_pages(build *b, uint32_t micro) {
     oc_emit_access(b, OC_ROLE_PAGES, OC_READ, at, micro, 1, pages_value(micro), none);
 }
 
+/* Layer by layer, and in each group by group, pages take turns in the slots. */
+static oc_buffer_id page_slot(const build *b, uint32_t layer, uint32_t micro) {
+    return b->page_slots[(layer * b->micros + micro) % (uint32_t)b->spec->place.page_slots];
+}
+
+/* A pass writes as many tokens as it has room for, and touches a page more at either end of each
+ * row. */
+static uint64_t filled_bytes(const oc_build_spec *s) {
+    const oc_pass_spec *p = &s->pass;
+    uint64_t most = (uint64_t)s->seq / (uint64_t)p->page_tokens + 2 * (uint64_t)p->rows;
+    return oc_min_u64(most, (uint64_t)p->pages) * p->page_bytes;
+}
+
+/* The lists are the host's to read. */
+static void begin_pages(build *b, oc_body_id body, oc_buffer_id from, oc_buffer_id to,
+                        uint32_t layer, uint32_t micro) {
+    uint32_t block = (uint32_t)b->spec->model->first_layer + layer;
+    oc_route_begin(b, body, from, to, block, micro);
+    oc_emit_if_live(b, micro);
+    bool fetches = body == OC_BODY_FETCH_PAGES;
+    if (!fetches) b->op.kind = OC_OP_PUBLISH;
+    b->op.demand.bytes = fetches ? group_bytes(b->spec) : filled_bytes(b->spec);
+    oc_emit_op(b);
+    oc_emit_access(b, OC_ROLE_PAGES, OC_READ, b->ids->pages, micro, 1, pages_value(micro), none);
+}
+
+static void fetch_pages(build *b, uint32_t layer, uint32_t micro) {
+    oc_buffer_id home = b->kv[layer], slot = page_slot(b, layer, micro);
+    oc_value v = kv_value(b, layer, micro, 0);
+    begin_pages(b, OC_BODY_FETCH_PAGES, home, slot, layer, micro);
+    oc_emit_access(b, OC_ROLE_SRC, OC_READ, home, micro, 1, v, none);
+    oc_emit_write(b, OC_ROLE_DST, slot, 1, v);
+}
+
+/* The next ones are on their way before this layer's weights are, so that neither waits long for
+ * the other's link. */
+void oc_pass_fetch_pages(build *b, uint32_t layer, uint32_t micro) {
+    bool last = micro + 1 == b->micros;
+    uint32_t next = last ? layer + 1 : layer;
+    if (oc_dry(b)) return;
+    if (layer == 0 && micro == 0 && pages_away(b, 0)) fetch_pages(b, 0, 0);
+    if (pages_away(b, next)) fetch_pages(b, next, last ? 0 : micro + 1);
+}
+
+void oc_pass_store_pages(build *b, uint32_t layer, uint32_t micro) {
+    oc_value was = kv_value(b, layer, micro, 0), now = kv_value(b, layer, micro, 1);
+    if (oc_dry(b) || !pages_away(b, layer)) return;
+    oc_buffer_id home = b->kv[layer], slot = page_slot(b, layer, micro);
+    begin_pages(b, OC_BODY_STORE_PAGES, slot, home, layer, micro);
+    oc_emit_read(b, OC_ROLE_SRC, slot, 1, now);
+    oc_emit_access(b, OC_ROLE_DST, OC_FOLD, home, micro, 1, was, now);
+}
+
 void oc_pass_uses_pages(build *b, uint32_t layer, uint32_t micro) {
+    bool away = pages_away(b, layer);
     reads_pages(b, micro);
-    oc_emit_access(b, OC_ROLE_KV, OC_FOLD, b->kv[layer], micro, 1, kv_value(b, layer, micro, 0),
-                   kv_value(b, layer, micro, 1));
+    oc_emit_access(b, OC_ROLE_KV, OC_FOLD, away ? page_slot(b, layer, micro) : b->kv[layer],
+                   away ? 0 : micro, 1, kv_value(b, layer, micro, 0), kv_value(b, layer, micro, 1));
 }
 
 static oc_value state_value(uint32_t micro) { return oc_value_of(OC_V_HEAD_STATE, 0, micro, 0); }

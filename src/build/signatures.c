@@ -24,6 +24,10 @@
     IS(D, DACT), IS(CARRY, CARRY), IS(TABLE, CONST), IS(QKV, QKV), IS(ATTENTION, ATTENTION),       \
     IS(MID, MID), IS(UP, UP), IS(MLP, MLP), IS(LOGITS, LOGITS)
 #define IN_PAGES IS(KV, KV), IS(PAGES, PAGES)
+#define MOVES_PAGES                                                                                \
+    .optional = BIT(CELLS_IN), .own_block = BIT(SRC) | BIT(DST),                                   \
+    .own_micro = BIT(SRC) | BIT(DST) | BIT(PAGES), .pred = OC_PRED_MICRO, IS(CELLS_IN, CONTROL),   \
+    IS(SRC, KV), IS(DST, KV), IS(PAGES, PAGES)
 #define OF_MICRO .optional = BIT(CELLS_IN), BOUND
 /* Folds: piece by piece, never skipped unless they say so. */
 #define OF_PIECE                                                                                   \
@@ -266,6 +270,8 @@ static const struct {
       IS(CELLS_OUT, CONTROL),
       IS(BATCH, BATCH),
       IS(PAGES, PAGES)}},
+    {OC_BODY_FETCH_PAGES, {.reads = BIT(SRC) | BIT(PAGES), .writes = BIT(DST), MOVES_PAGES}},
+    {OC_BODY_STORE_PAGES, {.reads = BIT(SRC) | BIT(PAGES), .folds = BIT(DST), MOVES_PAGES}},
     {OC_BODY_POISON, {.writes = BIT(DST), .repeated = BIT(DST), .pred = OC_PRED_NEVER}},
 };
 
@@ -281,10 +287,15 @@ static void room(const build *b, oc_body_id body, oc_signature *g) {
     const oc_build_spec *s = b->spec;
     const oc_build_sizes *z = &s->sizes;
     uint64_t tokens = (uint64_t)(s->batch * s->seq);
+    uint64_t kv_bytes = (uint64_t)s->pass.pages * s->pass.page_bytes;
+    int32_t listed = oc_build_listed_pages(s);
     bool head = body == OC_BODY_HEAD_FORWARD || body == OC_BODY_HEAD_BACKWARD ||
                 body == OC_BODY_HEAD_BACKWARD_KEPT;
     bool pass = body >= OC_BODY_PART_PAGED && body <= OC_BODY_HEAD_LOGITS;
     bool of_micro = (body >= OC_BODY_EMBED && body <= OC_BODY_SCALE_ROWS) || pass;
+    bool moves_pages = body == OC_BODY_FETCH_PAGES || body == OC_BODY_STORE_PAGES;
+    g->bytes[OC_ROLE_PAGES] = oc_pages_bytes(s->pass.rows, s->pass.row_pages, listed);
+    if (moves_pages) g->bytes[OC_ROLE_SRC] = g->bytes[OC_ROLE_DST] = kv_bytes;
     if (!of_micro) return;
     bool rows_out = body == OC_BODY_FRONT_BACKWARD;
     g->bytes[OC_ROLE_WORK] = head ? z->head_work_bytes : z->work_bytes;
@@ -292,8 +303,7 @@ static void room(const build *b, oc_body_id body, oc_signature *g) {
         g->bytes[OC_ROLE_QKV + v] = z->saved_bytes[v];
     g->bytes[OC_ROLE_LOGITS] = pass ? 4 * (uint64_t)s->pass.rows * (uint64_t)least_chunk(s->model)
                                     : oc_build_logits_bytes(s, least_chunk(s->model));
-    g->bytes[OC_ROLE_KV] = (uint64_t)s->pass.pages * s->pass.page_bytes;
-    g->bytes[OC_ROLE_PAGES] = oc_pages_bytes(s->pass.rows, s->pass.row_pages);
+    g->bytes[OC_ROLE_KV] = kv_bytes;
     g->bytes[OC_ROLE_IN] = g->bytes[OC_ROLE_D] = z->act_bytes;
     g->bytes[OC_ROLE_OUT] = rows_out ? z->row_bytes : z->act_bytes;
     g->bytes[OC_ROLE_ROWS] = z->row_bytes;

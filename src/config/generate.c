@@ -3,24 +3,12 @@
 
 #include <string.h>
 
-/* Options that are read and checked, whose effect is not there yet: each is refused by name. Who
- * gives one its effect takes it off. */
-static const char *const later[] = {"kv-home", "kv-tokens"};
-
 bool oc_config_generates(const oc_config *c) {
     return c->command == OC_CMD_GENERATE || c->command == OC_CMD_PLAN_GENERATE;
 }
 
 static bool given(const oc_config *c, const char *option) {
     return oc_config_origin(c, option) != OC_FROM_DEFAULT;
-}
-
-static oc_status check_later(const oc_config *c, oc_error *err) {
-    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
-        if (oc_config_origin(c, later[i]) == OC_FROM_FLAG)
-            return oc_fail(err, OC_E_UNSUPPORTED, "--%s is not available in this version",
-                           later[i]);
-    return OC_OK;
 }
 
 static oc_status check_model(const oc_config *c, oc_error *err) {
@@ -121,7 +109,6 @@ oc_status oc_config_resolve_generate(oc_config *c, FILE *notes, oc_error *err) {
     OC_TRY(check_files(c, err));
     OC_TRY(check_answers(c, err));
     OC_TRY(settle_temperature(c, err));
-    OC_TRY(check_later(c, err));
     if (notes) note_idle(c, notes);
     return OC_OK;
 }

@@ -490,4 +490,6 @@ oc_body *const oc_step_bodies[OC_BODY_COUNT] = {
     [OC_BODY_FINAL_SAMPLED] = oc_body_final_sampled,
     [OC_BODY_HEAD_LOGITS] = oc_body_head_logits,
     [OC_BODY_NEXT] = oc_body_next,
+    [OC_BODY_FETCH_PAGES] = oc_body_fetch_pages,
+    [OC_BODY_STORE_PAGES] = oc_body_store_pages,
 };

@@ -52,6 +52,7 @@ double oc_step_loss_scale(const oc_step_context *c, double scale);
 
 extern oc_body *const oc_step_bodies[OC_BODY_COUNT];
 /* Of these, what a pass alone has (bodies_pass.c). */
-oc_body oc_body_part_paged, oc_body_final_sampled, oc_body_head_logits, oc_body_next;
+oc_body oc_body_part_paged, oc_body_final_sampled, oc_body_head_logits, oc_body_next,
+    oc_body_fetch_pages, oc_body_store_pages;
 
 #endif

@@ -46,6 +46,35 @@ oc_status oc_body_head_logits(const oc_task *t, oc_error *err) {
     return oc_body_done(t, err);
 }
 
+/* Runs of pages, which stand at the same places on either side. */
+static oc_status move_pages(const oc_task *t, const int32_t *page, int32_t n, oc_error *err) {
+    oc_device *d = oc_body_device(t);
+    uint64_t bytes = oc_body_context(t)->build->pass.page_bytes;
+    char *to = oc_task_role(t, OC_ROLE_DST);
+    const char *from = oc_task_role(t, OC_ROLE_SRC);
+    for (int32_t i = 0, k; i < n; i = k) {
+        for (k = i + 1; k < n && page[k] == page[i] + k - i;)
+            k++;
+        uint64_t at = (uint64_t)page[i] * bytes;
+        d->ops->copy(d, to + at, from + at, (uint64_t)(k - i) * bytes);
+    }
+    *t->moved = (uint64_t)n * bytes;
+    return oc_body_done(t, err);
+}
+
+oc_status oc_body_fetch_pages(const oc_task *t, oc_error *err) {
+    const oc_pass_spec *p = &oc_body_context(t)->build->pass;
+    oc_pages_cell *cell = oc_task_role(t, OC_ROLE_PAGES);
+    return move_pages(t, oc_pages_read(cell, p->rows, p->row_pages), cell->read, err);
+}
+
+oc_status oc_body_store_pages(const oc_task *t, oc_error *err) {
+    const oc_pass_spec *p = &oc_body_context(t)->build->pass;
+    oc_pages_cell *cell = oc_task_role(t, OC_ROLE_PAGES);
+    const int32_t *page = oc_pages_filled(cell, p->rows, p->row_pages, p->pages);
+    return move_pages(t, page, cell->filled, err);
+}
+
 /* On the host: everything that it reads and leaves is there. */
 oc_status oc_body_next(const oc_task *t, oc_error *err) {
     const oc_step_context *c = oc_body_context(t);

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PASS_TOKENS = 512, BATCH_MOST = 4096 };
+enum { PASS_TOKENS = 512, BATCH_MOST = 4096, PAGE_SLOTS = 2 };
 
 static int32_t pages_for(int64_t tokens, int64_t page_tokens) {
     return (int32_t)((tokens + page_tokens - 1) / page_tokens);
@@ -30,10 +30,11 @@ static int64_t pass_tokens(const oc_setup *s, int32_t rows) {
     return n > rows ? n : rows;
 }
 
-/* Pages of a group: for sequences as long as they are on average, if there are many; for one of the
- * longest always. */
+/* Pages of a group: as many as are asked for; else for sequences as long as they are on average, if
+ * there are many; for one of the longest always. */
 static int32_t group_pages(const oc_setup *s, int32_t rows, int32_t row_pages) {
-    int64_t size = s->config->gen.page_tokens;
+    int64_t size = s->config->gen.page_tokens, asked = s->config->gen.kv_tokens;
+    if (asked > 0) return pages_for(pages_for(asked, size), s->build.micros);
     int32_t mean = pages_for((int64_t)ceil(s->wish.prompt + s->wish.answer), size);
     if (mean < 1 || mean > row_pages || rows < 4) mean = row_pages;
     int64_t n = (int64_t)rows * mean + (mean < row_pages ? rows : 0);
@@ -74,6 +75,11 @@ static void size_pass(oc_setup *s, int32_t rows) {
 
 /* ---- where weights live ---- */
 
+/* Homes are a choice where the device's memory is its own, or has a cap. */
+static bool has_two_tiers(const oc_setup *s) {
+    return s->config->device_memory != UINT64_MAX || oc_setup_opaque(s);
+}
+
 static oc_placement base_placement(const oc_setup *s) {
     const oc_config *c = s->config;
     oc_placement p = {.compute = OC_TIER_DEVICE, .slots = 1, .group = s->build.micros};
@@ -86,6 +92,13 @@ static oc_placement base_placement(const oc_setup *s) {
 static oc_placement with_resident(oc_setup *s, oc_placement p, int32_t resident) {
     oc_homes_wish w = {.resident = resident, .weights = s->config->weights_home == OC_HOME_DEVICE};
     oc_place_use_homes(s, &p, &w);
+    return p;
+}
+
+/* Pages of the first n layers on the host. */
+static oc_placement with_pages_away(oc_placement p, int32_t n) {
+    p.away_pages = n;
+    p.page_slots = n > 0 ? PAGE_SLOTS : 0;
     return p;
 }
 
@@ -136,7 +149,33 @@ static int32_t improve(oc_setup *s, oc_placement *p) {
     return oc_homes_clip(s->model, resident);
 }
 
+/* As few layers as must have their pages on the host. */
+static oc_placement fewest_away(const oc_setup *s, oc_placement p) {
+    int32_t lo = 0, hi = p.away_pages;
+    while (lo < hi) {
+        int32_t mid = lo + (hi - lo) / 2;
+        oc_placement q = with_pages_away(p, mid);
+        if (oc_place_affords(s, &q))
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return with_pages_away(p, hi);
+}
+
 /* ---- how long it takes ---- */
+
+/* What products of a pass and reading weights come to, in round numbers (docs/performance.md has
+ * what was measured): a guess that orders batches, and nothing else. */
+static double arithmetic_rate(const oc_setup *s) {
+    bool pairs = s->dtype == OC_BF16 && strstr(oc_device_kernels(s->device), "pairs") != NULL;
+    return (pairs ? 4 : 1.5) * oc_place_flop_rate(s);
+}
+
+static double memory_rate(const oc_setup *s) {
+    double cores = oc_pool_cores(s->pool);
+    return (cores < 8 ? cores : 8) * 2e10;
+}
 
 static double weight_bytes(const oc_setup *s) {
     double sum = 0;
@@ -166,6 +205,12 @@ static double head_flops(const oc_setup *s) {
     return sum;
 }
 
+/* What is planned to come of pages: all that there is room for. What comes are those in use. */
+static double planned_pages(const oc_setup *s, const oc_placement *p) {
+    const oc_pass_spec *x = &s->build.pass;
+    return (double)p->away_pages * s->build.micros * x->pages * (double)x->page_bytes;
+}
+
 /* Of a pass that answers n sequences and has `prompts` tokens of prompts: the slowest lane. */
 static oc_pass_estimate estimate_pass(const oc_setup *s, const oc_placement *p, double n,
                                       double prompts) {
@@ -178,10 +223,13 @@ static oc_pass_estimate estimate_pass(const oc_setup *s, const oc_placement *p, 
     double keys = s->wish.prompt + s->wish.answer / 2;
     double kv = n * keys * (double)s->build.pass.page_bytes / s->build.pass.page_tokens *
                 s->model->n_layers;
-    e.link_bytes = b.step[OC_LANE_H2D].bytes;
+    double away = (double)p->away_pages / s->model->n_layers;
+    e.link_bytes = b.step[OC_LANE_H2D].bytes - planned_pages(s, p) + kv * away;
     e.link = e.link_bytes / oc_place_lane_rate(s, OC_LANE_H2D);
-    e.arithmetic = ((n + prompts) * token_flops(s) + n * head_flops(s)) / oc_place_flop_rate(s);
-    e.memory = (weight_bytes(s) + kv) / oc_place_lane_rate(s, OC_LANE_COMPUTE);
+    double back = n * (double)s->build.pass.page_bytes * p->away_pages;
+    e.link = fmax(e.link, back / oc_place_lane_rate(s, OC_LANE_D2H));
+    e.arithmetic = ((n + prompts) * token_flops(s) + n * head_flops(s)) / arithmetic_rate(s);
+    e.memory = (weight_bytes(s) + kv) / memory_rate(s);
     return e;
 }
 
@@ -194,6 +242,8 @@ static double slowest(const oc_pass_estimate *e) {
  * by the next; or one wave, when there are no more than that. */
 static oc_pass_estimate estimate(const oc_setup *s, const oc_placement *p) {
     double n = (double)s->build.pass.rows * s->build.micros, all = (double)s->wish.sequences;
+    double room = (double)s->config->gen.kv_tokens / (s->wish.prompt + s->wish.answer);
+    if (room > 0 && room < n) n = fmax(floor(room), 1);
     if (all > 0 && all < n) n = all;
     double waves = all > 0 ? ceil(all / n) : 1;
     double answer = s->wish.answer > 1 ? s->wish.answer : 1;
@@ -214,23 +264,41 @@ typedef struct option {
     bool fits;
 } option;
 
-static option consider(oc_setup *s, int32_t rows) {
+/* away: layers whose pages live on the host. */
+static option consider_pages(oc_setup *s, int32_t rows, int32_t away) {
     option x = {.rows = rows};
     size_pass(s, rows);
-    oc_placement least = base_placement(s), whole = resident_placement(s, least);
+    oc_placement least = with_pages_away(base_placement(s), away);
+    oc_placement whole = resident_placement(s, least);
     const oc_config *c = s->config;
-    bool forced = everything_stays(s), streams = c->slots > 0 || c->resident_blocks >= 0;
+    bool forced = everything_stays(s), asked = c->slots > 0 || c->resident_blocks >= 0;
+    bool streams = asked && has_two_tiers(s);
     x.resident = s->model->n_blocks;
     x.place = whole;
     x.fits = (forced || !streams) && oc_place_affords(s, &whole);
-    if (!x.fits && !forced && c->device_memory != UINT64_MAX) {
+    if (!x.fits && !forced && has_two_tiers(s)) {
         x.place = with_resident(s, least, c->resident_blocks > 0 ? (int32_t)c->resident_blocks : 0);
         x.fits = oc_place_affords(s, &x.place);
         if (x.fits) x.resident = improve(s, &x.place);
         x.place = with_resident(s, x.place, x.resident);
     }
+    if (x.fits && s->config->gen.kv_home == OC_HOME_AUTO) x.place = fewest_away(s, x.place);
     if (x.fits) x.estimate = estimate(s, &x.place);
     return x;
+}
+
+static bool better(const option *x, const option *best) {
+    return x->fits && (!best->fits ||
+                       x->estimate.tokens_per_second > 1.005 * best->estimate.tokens_per_second);
+}
+
+static option consider(oc_setup *s, int32_t rows) {
+    oc_home home = has_two_tiers(s) ? s->config->gen.kv_home : OC_HOME_DEVICE;
+    int32_t layers = s->model->n_layers;
+    if (home != OC_HOME_AUTO) return consider_pages(s, rows, home == OC_HOME_HOST ? layers : 0);
+    option here = consider_pages(s, rows, 0), there = consider_pages(s, rows, layers);
+    if (better(&there, &here)) return there;
+    return consider_pages(s, rows, 0); /* homes are the set-up's: those of the last look */
 }
 
 static oc_status adopt(oc_setup *s, const option *x) {
@@ -259,16 +327,19 @@ static const char *bound_by(const oc_pass_estimate *e) {
 }
 
 static void describe(oc_setup *s, const option *x, bool chosen) {
-    char homes[96];
+    char homes[96], pages[64] = "";
     const oc_pass_estimate *e = &s->estimate;
+    if (s->build.place.away_pages > 0)
+        (void)snprintf(pages, sizeof pages, ", those of %d of %d layers on the host",
+                       s->build.place.away_pages, s->model->n_layers);
     (void)snprintf(homes, sizeof homes, "the weights of %d of %d blocks stay on the device",
                    x->resident, s->model->n_blocks);
     (void)snprintf(s->choice, sizeof s->choice,
-                   "batch %d%s in %d group(s), %lld tokens a pass, %d pages of %d tokens; %s, %d "
+                   "batch %d%s in %d group(s), %lld tokens a pass, %d pages of %d tokens%s; %s, %d "
                    "weight slots; an estimated %.3g tokens/s, bound by %s",
                    x->rows * s->build.micros, chosen ? " (auto)" : "", s->build.micros,
                    (long long)s->build.seq * s->build.micros, s->build.pass.pages * s->build.micros,
-                   s->build.pass.page_tokens,
+                   s->build.pass.page_tokens, pages,
                    x->place.resident ? "all weights at home where they are used" : homes,
                    s->build.place.slots, e->tokens_per_second, bound_by(e));
 }
@@ -282,6 +353,7 @@ static oc_pass_trade trade_of(oc_setup *s, const option *x) {
     return (oc_pass_trade){.batch = x->rows * s->build.micros,
                            .fits = x->fits,
                            .resident = x->place.resident ? s->model->n_blocks : x->resident,
+                           .away_pages = x->place.away_pages,
                            .device_bytes = bytes[OC_TIER_DEVICE],
                            .kv_bytes = (uint64_t)p->pages * p->page_bytes * layers *
                                        (uint64_t)s->build.micros,
@@ -304,8 +376,9 @@ int32_t oc_setup_trades(oc_setup *s, oc_pass_trade *out, int32_t most) {
 
 static oc_status find_minimum(oc_setup *s, oc_placement *least, oc_error *err) {
     size_pass(s, 1);
-    *least = base_placement(s);
-    if (everything_stays(s) || s->config->device_memory == UINT64_MAX)
+    bool here = !has_two_tiers(s) || s->config->gen.kv_home == OC_HOME_DEVICE;
+    *least = with_pages_away(base_placement(s), here ? 0 : s->model->n_layers);
+    if (everything_stays(s) || !has_two_tiers(s))
         *least = resident_placement(s, *least);
     else
         *least = with_resident(s, *least, 0);
@@ -321,11 +394,6 @@ static oc_status place_asked(oc_setup *s, int64_t batch, oc_error *err) {
     OC_TRY(adopt(s, &x));
     describe(s, &x, false);
     return OC_OK;
-}
-
-static bool better(const option *x, const option *best) {
-    return x->fits && (!best->fits ||
-                       x->estimate.tokens_per_second > 1.005 * best->estimate.tokens_per_second);
 }
 
 static oc_status place_auto(oc_setup *s, const oc_placement *least, oc_error *err) {
@@ -345,9 +413,20 @@ static oc_status place_auto(oc_setup *s, const oc_placement *least, oc_error *er
     return OC_OK;
 }
 
+static oc_status check_pages(const oc_setup *s, oc_error *err) {
+    int64_t asked = s->config->gen.kv_tokens, size = s->config->gen.page_tokens;
+    int64_t need = pages_for(s->wish.longest > 1 ? s->wish.longest - 1 : 1, size) * size;
+    if (asked == 0 || asked >= need * s->build.micros) return OC_OK;
+    return oc_fail(err, OC_E_INVALID,
+                   "--kv-tokens %lld is too few: the longest sequence takes %lld (pages of %lld) "
+                   "in each of %d group(s)",
+                   (long long)asked, (long long)need, (long long)size, s->build.micros);
+}
+
 oc_status oc_setup_place_pass(oc_setup *s, oc_error *err) {
     oc_placement least;
     int64_t batch = asked_batch(s);
+    OC_TRY(check_pages(s, err));
     OC_TRY(find_minimum(s, &least, err));
     return batch > 0 ? place_asked(s, batch, err) : place_auto(s, &least, err);
 }

@@ -192,16 +192,18 @@ void oc_setup_print_trades(oc_setup *s, FILE *to) {
     oc_pass_trade rows[TRADES_MOST];
     char a[32], b[32], c[32];
     int32_t n = oc_setup_trades(s, rows, TRADES_MOST);
-    (void)fprintf(to, "batch  resident blocks  keys and values  device memory  fetched a pass  "
-                      "tokens/s (estimate)  bound by\n");
+    (void)fprintf(
+        to, "batch  resident blocks  keys and values  on the host  device memory  fetched a pass  "
+            "tokens/s (estimate)  bound by\n");
     for (int32_t i = 0; i < n; i++) {
         const oc_pass_trade *x = &rows[i];
         if (!x->fits) {
             (void)fprintf(to, "%5d  does not fit\n", x->batch);
             continue;
         }
-        (void)fprintf(to, "%5d  %8d of %-4d  %15s  %13s  %14s  %19.4g  %s\n", x->batch, x->resident,
-                      s->model->n_blocks, oc_size_format(x->kv_bytes, a, sizeof a),
+        (void)fprintf(to, "%5d  %8d of %-4d  %15s  %4d of %-4d  %13s  %14s  %19.4g  %s\n", x->batch,
+                      x->resident, s->model->n_blocks, oc_size_format(x->kv_bytes, a, sizeof a),
+                      x->away_pages, s->model->n_layers,
                       oc_size_format(x->device_bytes, b, sizeof b),
                       oc_size_format((uint64_t)x->estimate.link_bytes, c, sizeof c),
                       x->estimate.tokens_per_second, x->bound_by);
@@ -209,12 +211,13 @@ void oc_setup_print_trades(oc_setup *s, FILE *to) {
 }
 
 static json_t *trade_json(const oc_pass_trade *x) {
-    return json_pack("{s:i,s:b,s:i,s:I,s:I,s:I,s:f,s:f,s:f,s:s}", "batch", x->batch, "fits",
-                     x->fits, "resident_blocks", x->resident, "device_bytes",
-                     (json_int_t)x->device_bytes, "kv_cache_bytes", (json_int_t)x->kv_bytes,
-                     "fetched_bytes_per_pass", (json_int_t)x->estimate.link_bytes, "passes",
-                     x->estimate.passes, "pass_seconds", x->estimate.pass_seconds,
-                     "tokens_per_second", x->estimate.tokens_per_second, "bound_by", x->bound_by);
+    return json_pack("{s:i,s:b,s:i,s:i,s:I,s:I,s:I,s:f,s:f,s:f,s:s}", "batch", x->batch, "fits",
+                     x->fits, "resident_blocks", x->resident, "kv_cache_layers_on_host",
+                     x->away_pages, "device_bytes", (json_int_t)x->device_bytes, "kv_cache_bytes",
+                     (json_int_t)x->kv_bytes, "fetched_bytes_per_pass",
+                     (json_int_t)x->estimate.link_bytes, "passes", x->estimate.passes,
+                     "pass_seconds", x->estimate.pass_seconds, "tokens_per_second",
+                     x->estimate.tokens_per_second, "bound_by", x->bound_by);
 }
 
 static json_t *generation_json(oc_setup *s) {

@@ -93,6 +93,7 @@ void oc_setup_close(oc_setup *s);
 /* What another batch would cost and give: a row of the trade that `plan generate` shows. */
 typedef struct oc_pass_trade {
     int32_t batch, resident; /* blocks whose weights stay */
+    int32_t away_pages;      /* layers whose pages are on the host */
     bool fits;
     uint64_t device_bytes, kv_bytes;
     oc_pass_estimate estimate;

@@ -34,9 +34,10 @@ void oc_generate_report(const oc_generate_setup *s, oc_runner *r) {
            rate((double)x.prompt_tokens, x.prefill_seconds),
            rate((double)x.decode_tokens, x.decode_seconds), rate((double)x.answer_tokens, seconds),
            rate((double)x.sequences, seconds));
-    oc_log(OC_LOG_INFO, "%s of weights fetched; lane %s was busy %.0f %% of the time",
-           oc_size_format(x.lanes[OC_LANE_H2D].bytes, moved, sizeof moved), oc_lane_name(lane),
-           100 * rate((double)x.lanes[lane].busy_ns / 1e9, seconds));
+    const char *what = s->setup->build.place.away_pages > 0 ? "weights and pages" : "weights";
+    oc_log(OC_LOG_INFO, "%s of %s fetched; lane %s was busy %.0f %% of the time",
+           oc_size_format(x.lanes[OC_LANE_H2D].bytes, moved, sizeof moved), what,
+           oc_lane_name(lane), 100 * rate((double)x.lanes[lane].busy_ns / 1e9, seconds));
     if (!s->setup->config->quiet) oc_session_print_measured(oc_runner_session(r), stderr);
 }
 

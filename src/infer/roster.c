@@ -15,6 +15,7 @@ typedef struct page {
     int32_t users;
     bool filled;        /* else whoever let it in is filling it */
     int32_t next, prev; /* in the list of free pages */
+    bool reads, fills;  /* the pass being filled does; false between passes */
 } page;
 
 typedef struct group {
@@ -308,6 +309,29 @@ static filling filling_of(oc_roster *s, int32_t g, int32_t *batch, void *pages) 
     return f;
 }
 
+/* Pages that hold what the row's new tokens look at, and those that these go to. */
+static void mark_pages(filling *f, const int32_t *table, int32_t done, int32_t n) {
+    page *pages = f->s->groups[f->group].pages;
+    int32_t size = f->s->spec.page_tokens;
+    for (int32_t i = 0; i * size < done; i++)
+        pages[table[i]].reads = true;
+    for (int32_t i = done / size; i * size < done + n; i++)
+        pages[table[i]].fills = true;
+}
+
+/* Each once, however many rows share it, and side by side where they stand so. */
+static void list_pages(filling *f) {
+    const oc_roster_spec *p = &f->s->spec;
+    page *x = f->s->groups[f->group].pages;
+    int32_t *read = oc_pages_read(f->counts, p->rows, p->row_pages);
+    int32_t *filled = oc_pages_filled(f->counts, p->rows, p->row_pages, p->listed);
+    for (int32_t i = 0; i < p->listed; i++) {
+        if (x[i].reads) read[f->counts->read++] = i;
+        if (x[i].fills) filled[f->counts->filled++] = i;
+        x[i].reads = x[i].fills = false;
+    }
+}
+
 static void take(filling *f, oc_sequence *x, int32_t n) {
     oc_pages_cell *c = f->counts;
     const oc_roster_spec *p = &f->s->spec;
@@ -316,6 +340,7 @@ static void take(filling *f, oc_sequence *x, int32_t n) {
     for (int32_t i = 0; i < n; i++)
         f->positions[c->tokens + i] = x->done + i;
     memcpy(table, table_of(f->s, x), (size_t)pages_for(p, x->done + n) * sizeof *table);
+    if (p->listed) mark_pages(f, table, x->done, n);
     f->rows[c->rows++] = (oc_paged_row){.first = c->tokens, .tokens = n, .context = x->done};
     c->tokens += n;
     x->taken = n;
@@ -368,6 +393,7 @@ int64_t oc_roster_fill(oc_roster *s, oc_control_cell *control, int32_t *batch,
         filling f =
             filling_of(s, g, (int32_t *)(void *)b, (char *)pages + (uint64_t)g * pages_piece_bytes);
         fill_group(&f);
+        list_pages(&f);
         control->live[g] = (uint32_t)f.counts->tokens;
         control->live[n + g] = (uint32_t)f.counts->samples;
         control->live[2 * n + g] = (uint32_t)f.counts->rows;

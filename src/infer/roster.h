@@ -27,6 +27,7 @@ typedef struct oc_roster_spec {
     int32_t page_tokens, pages;   /* pages: of a group */
     int32_t row_pages;            /* of a sequence, at most */
     bool share;                   /* pages of common beginnings */
+    int32_t listed; /* pages that each list of the pages cell has room for; 0: there are no lists */
 } oc_roster_spec;
 
 /* A place. ids is the caller's: the prompt, and room for the answer. */

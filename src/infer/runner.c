@@ -354,7 +354,8 @@ static oc_roster_spec roster_spec(const oc_build_spec *b) {
                             .page_tokens = b->pass.page_tokens,
                             .pages = b->pass.pages,
                             .row_pages = b->pass.row_pages,
-                            .share = true};
+                            .share = true,
+                            .listed = oc_build_listed_pages(b)};
 }
 
 uint64_t oc_runner_bytes(const oc_setup *s, const oc_build_spec *build) {

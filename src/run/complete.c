@@ -84,11 +84,11 @@ static void see_issued(completer *c) {
 
 /* The model of a link, as in issue.c; but several ops may be on their way when it is slow, so that
  * an op's own time says nothing. */
-static uint64_t hold_to_pace(oc_lane_state *l, const oc_op *o, const oc_flight *f) {
+static uint64_t hold_to_pace(oc_lane_state *l, const oc_flight *f) {
     uint64_t now = (uint64_t)oc_clock_ns();
     if (l->ns_per_byte <= 0) return now;
     uint64_t from = oc_max_u64(l->paced_until, f->ready_ns);
-    l->paced_until = from + (uint64_t)((double)o->demand.bytes * l->ns_per_byte);
+    l->paced_until = from + (uint64_t)((double)f->moved * l->ns_per_byte);
     if (l->paced_until <= now) return now;
     oc_lane_sleep_until(l->paced_until);
     return (uint64_t)oc_clock_ns();
@@ -105,7 +105,7 @@ static uint64_t busy_since_last(oc_lane_state *l, uint64_t end_ns) {
 
 static void end_reaped(completer *c, oc_flight *f) {
     oc_lane_state *l = c->lane;
-    uint64_t end = hold_to_pace(l, op_of(c, f), f);
+    uint64_t end = hold_to_pace(l, f);
     end_op(c, f, end, busy_since_last(l, end));
     f->ended = true;
     l->in_flight--;

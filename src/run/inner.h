@@ -71,6 +71,7 @@ typedef struct oc_flight {
     uint64_t step;     /* its submission */
     uint64_t ready_ns; /* the last of its inputs was there */
     uint64_t start_ns; /* the body was called; stream: the begin mark was reached */
+    uint64_t moved;    /* bytes */
     uint32_t op;
     bool ran;    /* its body was called */
     bool queued; /* ring: reap will tell of it */

@@ -114,10 +114,12 @@ static bool predicate_holds(const oc_run *r, const oc_task *t) {
 }
 
 /* Returns whether the body was called; then the guards are left by whoever sees the op end. */
-static bool run_body(issue *x, oc_status *status) {
+static bool run_body(issue *x, oc_flight *f, oc_status *status) {
     oc_run *r = x->run;
     oc_task *t = &x->task;
     *status = OC_OK;
+    f->moved = t->op->demand.bytes;
+    t->moved = &f->moved;
     t->failed = atomic_load_explicit(&r->failed, memory_order_acquire);
     if (t->failed && !t->op->always) return false;
     oc_error e;
@@ -138,12 +140,12 @@ static bool run_body(issue *x, oc_status *status) {
 
 /* ---- no queue: the body is the op ---- */
 
-/* The model of a link that moves demand.bytes at a rate. On the link an op begins when its inputs
+/* The model of a link that moves bytes at a rate. On the link an op begins when its inputs
  * are there and its predecessor has ideally ended, not when this thread came to it: so lateness of
  * sleeps and of the scheduler does not add up. An op takes longer only when its body does. Returns
  * how long it kept the link. */
-static uint64_t hold_to_pace(oc_lane_state *l, const oc_op *o, const oc_flight *f) {
-    uint64_t link_ns = (uint64_t)((double)o->demand.bytes * l->ns_per_byte);
+static uint64_t hold_to_pace(oc_lane_state *l, const oc_flight *f) {
+    uint64_t link_ns = (uint64_t)((double)f->moved * l->ns_per_byte);
     uint64_t now = (uint64_t)oc_clock_ns();
     uint64_t from = oc_max_u64(l->paced_until, f->ready_ns);
     uint64_t took = oc_max_u64(link_ns, now - f->start_ns);
@@ -158,10 +160,10 @@ static uint64_t compute(issue *x, const oc_submission *s, oc_flight *f) {
     oc_status status; /* known to the run */
     oc_lane_delay(&l->random);
     f->start_ns = (uint64_t)oc_clock_ns();
-    f->ran = run_body(x, &status);
+    f->ran = run_body(x, f, &status);
     if (f->ran) oc_guard_leave(x->run, &x->task);
     bool paced = f->ran && l->ns_per_byte > 0;
-    uint64_t took = paced ? hold_to_pace(l, x->task.op, f) : 0;
+    uint64_t took = paced ? hold_to_pace(l, f) : 0;
     oc_lane_delay(&l->random);
     uint64_t end = (uint64_t)oc_clock_ns();
     oc_lane_account(x->run, s, f, end, paced ? took : end - f->start_ns);
@@ -202,9 +204,9 @@ static void put_in_stream(issue *x, oc_flight *f) {
     oc_lane_delay(&l->random);
     oc_status status; /* known to the run */
     mark(x, 2 * x->number - 1);
-    f->ran = run_body(x, &status);
+    f->ran = run_body(x, f, &status);
     if (f->ran && l->ns_per_byte > 0) {
-        double link_ns = (double)x->task.op->demand.bytes * l->ns_per_byte;
+        double link_ns = (double)f->moved * l->ns_per_byte;
         status = l->queue->ops->hold(l->queue, 2 * x->number - 1, (uint64_t)link_ns);
         if (status != OC_OK) oc_run_poison_queue(x->run, x->task.op, status);
     }
@@ -222,7 +224,7 @@ static void put_in_ring(issue *x, const oc_submission *s, oc_flight *f) {
     x->task.token = x->number;
     oc_status status;
     f->start_ns = (uint64_t)oc_clock_ns();
-    f->ran = run_body(x, &status);
+    f->ran = run_body(x, f, &status);
     f->queued = f->ran && status == OC_OK;
     l->n_queued += f->queued;
 }

@@ -49,7 +49,7 @@ void oc_lane_account(oc_run *r, const oc_submission *s, const oc_flight *f, uint
     if (f->ran) {
         atomic_fetch_add_explicit(&l->busy_ns, busy_ns, memory_order_relaxed);
         atomic_fetch_add_explicit(&l->ops, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&l->bytes, o->demand.bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&l->bytes, f->moved, memory_order_relaxed);
     }
     if (!l->ring.events) return;
     oc_trace_put(&l->ring, &(oc_trace_event){.start_ns = f->start_ns,

@@ -36,6 +36,7 @@ typedef struct oc_task {
     oc_queue *queue;           /* of the op's lane; NULL: compute in the body */
     uint64_t token;            /* on a ring: what reap is to tell of this op */
     bool failed;               /* the run has failed: an op that is entered `always` */
+    uint64_t *moved; /* demand.bytes; a body that moves less, as a cell says, says here how much */
 } oc_task;
 
 /* err is the run's: fill it as any detecting function does. With a queue the body only issues: into
@@ -58,10 +59,10 @@ typedef struct oc_run_spec {
     void *bases[OC_TIER_COUNT];
     bool opaque[OC_TIER_COUNT]; /* the host cannot read this tier: predicates must not lie there */
     oc_queue *queues[OC_LANE_COUNT]; /* borrowed; NULL: ops are done when their body returns */
-    double
-        pace_bytes_per_second[OC_LANE_COUNT]; /* 0: as fast as it goes. A lane's ops then take at
-                                                 least demand.bytes / rate, asleep, back to back */
-    bool serial;                              /* one op at a time, in program order */
+    double pace_bytes_per_second[OC_LANE_COUNT]; /* 0: as fast as it goes. A lane's ops then take at
+                                                    least what they move / rate, asleep, back to
+                                                    back */
+    bool serial;                                 /* one op at a time, in program order */
     bool protect; /* debug: CARRIED buffers of the host tier (page aligned) are PROT_NONE unless an
                      op in flight accesses them */
     const char *trace_path; /* NULL: none. Chrome trace format, one track a lane */

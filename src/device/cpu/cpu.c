@@ -102,8 +102,8 @@ oc_status oc_device_open_cpu(oc_device **out, oc_pool *pool, oc_isa isa, oc_erro
     c->rope = k->rope;
     c->paged = k->paged;
     c->gemm = oc_gemm_default(k->isa);
-    snprintf(c->kernel_names, sizeof c->kernel_names, "%s gemm:%s", k->kernels->name,
-             oc_gemm_name(c->gemm));
+    snprintf(c->kernel_names, sizeof c->kernel_names, "%s gemm:%s%s", k->kernels->name,
+             oc_gemm_name(c->gemm), oc_gemm_takes_pairs(c->gemm) ? " few:bf16 pairs" : "");
     c->impl.close = cpu_close;
     c->impl.kernels = c->kernel_names;
     atomic_init(&c->impl.failed, OC_OK);
