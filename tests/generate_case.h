@@ -81,7 +81,7 @@ static inline oc_status generate_try_open(generate_case *g, const char *line, ge
     snprintf(whole, sizeof whole, "%s --prompt x", line);
     g->config = train_config(OC_CMD_GENERATE, whole, err);
     if (!g->config) return err->status;
-    g->generator = (oc_generator){generate_wish, generate_beside, g};
+    g->generator = (oc_generator){.wish = generate_wish, .beside = generate_beside, .user = g};
     oc_status st = oc_setup_open_generate(&g->setup, g->config, &g->generator, NULL, err);
     oc_runner_spec spec = {.setup = g->setup, .watch = generate_watch, .watch_user = g};
     if (st == OC_OK) st = oc_runner_open(&g->runner, &spec, err);

@@ -505,8 +505,121 @@ static int clear(void **state) {
     return rmdir(dir);
 }
 
+/* ---- rows to be scored ---- */
+
+static oc_requests *pairs_of(const char *text, const oc_tokenizer *t) {
+    oc_requests_spec spec = plain;
+    spec.tokenizer = t;
+    spec.vocab = 1000;
+    spec.pairs = true;
+    put(text, strlen(text));
+    return opened(&spec);
+}
+
+static oc_tokenizer *data_tokenizer(const char *name) {
+    char folder[128];
+    oc_tokenizer *t = NULL;
+    snprintf(folder, sizeof folder, "data/%s", name);
+    char *json = file_text(folder, "tokenizer.json");
+    char *config = file_text(folder, "tokenizer_config.json");
+    if (oc_tokenizer_parse(&t, json, strlen(json), config, strlen(config), name, &error) != OC_OK)
+        fail_msg("%s", error.message);
+    free(json);
+    free(config);
+    return t;
+}
+
+/* As in training but for the end of the sequence, unless the text has it. */
+static bool check_pair(const oc_tokenizer *t, const json_t *x) {
+    const json_t *ids = json_object_get(x, "ids"), *labels = json_object_get(x, "labels");
+    char *text = json_dumps(json_object_get(x, "row"), JSON_COMPACT);
+    if (!strstr(text, "\"completion\"")) {
+        free(text);
+        return false;
+    }
+    oc_requests *r = pairs_of(text, t);
+    oc_request q = take(r);
+    bool ends = strstr(text, "<|im_end|>\"}") || strstr(text, "</s>\"}");
+    size_t n = json_array_size(ids) - !ends, context = 0;
+    while (json_integer_value(json_array_get(labels, context)) == -100)
+        context++;
+    if (q.error) fail_msg("%s", q.error);
+    if ((size_t)q.n_ids != n || (size_t)q.n_context != context)
+        fail_msg("%s: %d of %d tokens before the completion", text, q.n_context, q.n_ids);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(q.ids[i], json_integer_value(json_array_get(ids, i)));
+    oc_request_release(&q);
+    no_more(r);
+    free(text);
+    return true;
+}
+
+static void completions_begin_where_training_has_them_begin(void **state) {
+    json_t *all = NULL, *kind, *row;
+    size_t i, k;
+    int pairs = 0;
+    (void)state;
+    assert_int_equal(oc_json_load(&all, OC_TEST_DATA "/data/rows.json", OC_JSON_ALLOW_NUL, &error),
+                     OC_OK);
+    json_array_foreach(all, i, kind) {
+        oc_tokenizer *t = data_tokenizer(json_string_value(json_object_get(kind, "tokenizer")));
+        json_array_foreach(json_object_get(kind, "rows"), k, row) pairs += check_pair(t, row);
+        oc_tokenizer_close(t);
+    }
+    assert_int_equal(pairs, 18);
+    json_decref(all);
+}
+
+static oc_request only_pair(const char *text) {
+    oc_requests *r = pairs_of(text, bytes);
+    oc_request q = take(r);
+    no_more(r);
+    return q;
+}
+
+static void a_first_token_stands_behind_the_beginning_of_a_sequence(void **state) {
+    (void)state;
+    static const char *const rows[] = {"{\"prompt\": \"\", \"completion\": \"ab\"}",
+                                       "{\"prompt\": [], \"completion\": [100, 101]}"};
+    for (int i = 0; i < 2; i++) {
+        oc_request q = only_pair(rows[i]);
+        assert_null(q.error);
+        assert_true(q.n_ids == 3 && q.n_context == 1);
+        assert_true(q.ids[0] == oc_tokenizer_bos(bytes) && q.ids[1] == 100);
+        oc_request_release(&q);
+    }
+}
+
+static void rows_that_are_no_pairs_say_so(void **state) {
+    static const char *const rows[][2] = {
+        {"{\"prompt\": \"a\"}", "a row to score is"},
+        {"{\"completion\": \"a\"}", "a row to score is"},
+        {"{\"prompt\": \"a\", \"messages\": [], \"completion\": \"b\"}", "a row to score is"},
+        {"{\"prompt\": \"a\", \"completion\": 7}", "\"completion\" is an integer"},
+        {"{\"prompt\": [7], \"completion\": \"b\"}", "\"completion\" is a string"},
+        {"{\"prompt\": [7], \"completion\": [1.5]}", "\"completion\"[0] is no token id"},
+        {"{\"prompt\": [7], \"completion\": [5000]}", "token id 5000 is not"},
+        {"{\"method\": \"POST\", \"url\": \"/v1/completions\"}", "a row to score is"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        oc_request q = only_pair(rows[i][0]);
+        if (!q.error || !strstr(q.error, rows[i][1]))
+            fail_msg("%s: %s", rows[i][0], q.error ? q.error : "no error");
+        oc_request_release(&q);
+    }
+    char longest[600];
+    snprintf(longest, sizeof longest, "{\"prompt\": \"%0100d\", \"completion\": \"b\"}", 0);
+    oc_request q = only_pair(longest);
+    assert_non_null(strstr(q.error, "102 tokens, and a sequence at most 64"));
+    oc_request_release(&q);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(completions_begin_where_training_has_them_begin),
+        cmocka_unit_test(a_first_token_stands_behind_the_beginning_of_a_sequence),
+        cmocka_unit_test(rows_that_are_no_pairs_say_so),
         cmocka_unit_test(prompts_have_the_ids_of_the_reference_but_for_a_last_eos),
         cmocka_unit_test(ids_are_taken_verbatim_and_prompts_of_bytes_begin_with_bos),
         cmocka_unit_test(a_row_sets_what_it_says_and_the_rest_is_the_command_lines),

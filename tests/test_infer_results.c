@@ -105,7 +105,14 @@ static const oc_sampled top[] = {{OC_BYTES_FIRST + 'H', -0.5f},
                                  {OC_BYTES_FIRST + 'J', -1.25f},
                                  {OC_BYTES_FIRST + 0xc3, -2.0f},
                                  {OC_BYTES_FIRST + 'i', -(float)INFINITY}};
-static const oc_answer answer = {"H\0\xc3\xa9", 4, "length", 5, 2, tokens, top, 2};
+static const oc_answer answer = {.text = "H\0\xc3\xa9",
+                                 .n_text = 4,
+                                 .finish_reason = "length",
+                                 .prompt_tokens = 5,
+                                 .completion_tokens = 2,
+                                 .tokens = tokens,
+                                 .top = top,
+                                 .alternatives = 2};
 
 #define USAGE "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2,\"total_tokens\":7}"
 #define BATCH(id, status, body)                                                                    \
@@ -143,7 +150,11 @@ static void rows_of_a_batch_have_openais_form(void **state) {
     (void)state;
     char id[] = "x", bad[] = "bad";
     oc_request q = {.logprobs = 1, .form = OC_REQUEST_CHAT_COMPLETION, .custom_id = id};
-    const oc_answer one = {"H", 1, "length", 5, 2, NULL, NULL, 0};
+    const oc_answer one = {.text = "H",
+                           .n_text = 1,
+                           .finish_reason = "length",
+                           .prompt_tokens = 5,
+                           .completion_tokens = 2};
     check_row(&q, &one,
               BATCH("\"x\"", "200",
                     HEAD("chatcmpl", "chat.completion") "\"logprobs\":null,\"message\":{\"role\":"

@@ -415,9 +415,10 @@ static void cells(build *b) {
         oc_pass_buffers(b);
         return;
     }
+    uint64_t loss = oc_build_loss_bytes(s);
     d->losses =
-        cell(b, "losses", fresh, 8 * sets, 8, oc_value_of(OC_V_LOSSES, 0, OC_EACH_MICRO, 0));
-    b->losses_copy = copied(b, "losses.dev", oc_build_away(b), 8 * sets, 8);
+        cell(b, "losses", fresh, loss * sets, loss, oc_value_of(OC_V_LOSSES, 0, OC_EACH_MICRO, 0));
+    b->losses_copy = copied(b, "losses.dev", oc_build_away(b), loss * sets, loss);
     if (s->train) train_cells(b);
 }
 

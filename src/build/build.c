@@ -32,6 +32,11 @@ int32_t oc_build_order_micros(const oc_build_spec *s) {
     return s->place.interleave ? 1 : oc_build_sets(s);
 }
 
+uint64_t oc_build_loss_bytes(const oc_build_spec *s) {
+    uint64_t tokens = (uint64_t)(s->batch * s->seq);
+    return sizeof(double) + (s->scores ? tokens * sizeof(oc_token_score) : 0);
+}
+
 uint32_t oc_build_pieces(const oc_build_spec *s, uint32_t block) {
     return (uint32_t)oc_ceil_div(s->model->blocks[block].elements, s->place.piece_elements);
 }

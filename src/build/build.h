@@ -137,6 +137,7 @@ typedef struct oc_build_spec {
     bool has_m, has_v;  /* what the optimizer keeps */
     bool train;         /* false: an eval plan only */
     bool with_eval;     /* an evaluation of up to a group of micro-batches too */
+    bool scores;        /* of an evaluation: what became of each token, behind the loss */
     oc_pass_spec pass;  /* instead of all these: generation */
     oc_build_sizes sizes;
     oc_placement place;
@@ -212,6 +213,8 @@ oc_block_homes oc_build_homes(const oc_build_spec *spec, uint32_t block);
 /* The lowest layer that a backward reaches: below it, and before the layers, nothing is trained. 0
  * also when something before the layers is; n_layers: none. */
 int32_t oc_build_lowest(const oc_build_spec *spec);
+/* Of a micro-batch in the losses cell: the loss (fp64), with scores an oc_token_score a token. */
+uint64_t oc_build_loss_bytes(const oc_build_spec *spec);
 /* Pages that each list of the pages cell has room for: 0 where they live where they are used. */
 int32_t oc_build_listed_pages(const oc_build_spec *spec);
 /* Whether a fetch brings the block's weights to where they are used. */

@@ -310,6 +310,7 @@ static void room(const build *b, oc_body_id body, oc_signature *g) {
     g->bytes[OC_ROLE_POSITION_ROWS] = z->act_bytes;
     g->bytes[OC_ROLE_STATE] = z->head_state_bytes;
     g->bytes[OC_ROLE_BATCH] = OC_BATCH_ARRAYS * 4 * tokens;
+    if (body == OC_BODY_LOSS) g->bytes[OC_ROLE_CELLS_OUT] = oc_build_loss_bytes(s);
 }
 
 /* Updates have the optimizer's states. New weights stand at their place at home, or anywhere on

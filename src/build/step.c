@@ -155,7 +155,9 @@ static void loss(build *b, uint32_t micro) {
     oc_step_reads_batch(b, micro);
     fold_state(b, micro);
     oc_emit_access(b, OC_ROLE_CELLS_OUT, OC_WRITE, to, micro, 1, v, none);
-    if (away) oc_route_copy(b, to, micro, b->ids->losses, micro, 8, v, (int32_t)micro);
+    if (away)
+        oc_route_copy(b, to, micro, b->ids->losses, micro, oc_build_loss_bytes(b->spec), v,
+                      (int32_t)micro);
 }
 
 static void begin_group(build *b, uint32_t lo, uint32_t hi) {

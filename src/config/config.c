@@ -73,7 +73,7 @@ void oc_config_free(oc_config *c) {
     char *const texts[] = {c->path,        c->model_dir,   c->init_dir, c->output,
                            c->tokenizer,   c->config_file, c->log_path, c->trace_path,
                            c->resume_path, c->nvme_path,   c->text,     c->input,
-                           c->messages,    c->gen.system};
+                           c->messages,    c->gen.system,  c->scores};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     free(c);
@@ -259,6 +259,23 @@ static oc_status check_world(int32_t world, oc_error *err) {
                    "%d ranks: more than one is not available in this version", world);
 }
 
+/* Rows of one file into one file. */
+static oc_status check_scores(const oc_config *c, oc_error *err) {
+    if (c->command != OC_CMD_EVAL) return OC_OK;
+    if (!c->scores && (c->resume || c->overwrite))
+        return oc_fail(err, OC_E_INVALID, "--%s goes with --scores FILE only",
+                       c->resume ? "resume" : "overwrite");
+    if (!c->scores) return OC_OK;
+    if (c->n_data != 1)
+        return oc_fail(err, OC_E_INVALID, "--scores takes the rows of one --data file, not of %d",
+                       c->n_data);
+    if (c->resume_path)
+        return oc_fail(err, OC_E_INVALID,
+                       "--resume %s: the rows of --scores are gone on with; leave \"%s\" out",
+                       c->resume_path, c->resume_path);
+    return OC_OK;
+}
+
 static oc_status check_values(const oc_config *c, int32_t world, oc_error *err) {
     if (c->beta1 >= 1 || c->beta2 >= 1)
         return oc_fail(err, OC_E_INVALID, "--betas %g,%g: both must be below 1", c->beta1,
@@ -375,6 +392,7 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
     OC_TRY(check_paths(c->data, c->n_data, "data", err));
     OC_TRY(check_paths(c->eval_data, c->n_eval_data, "eval-data", err));
     OC_TRY(check_values(c, world, err));
+    OC_TRY(check_scores(c, err));
     OC_TRY(find_model(c, notes, err));
     OC_TRY(batch_equation(c, world, err));
     OC_TRY(check_early(c, err));

@@ -77,6 +77,7 @@ typedef struct oc_config {
     char **train_only;
     int32_t n_train_only;
     char *output;
+    char *scores;    /* eval: a file of each row's log-likelihood */
     char *tokenizer; /* "bytes" or a directory; NULL: the model's */
     char *config_file;
     char *log_path, *trace_path;

@@ -186,6 +186,8 @@ static const oc_option table[] = {
 
     ROW("output", "output-dir checkpointer.output-dir output-file", OC_T_TEXT, output, STEPS | GENERATES, 0, 0, NULL, output, "DIR",
         "the final model, run.json and checkpoint-N/ go here"),
+    ROW("scores", "", OC_T_TEXT, scores, EVAL, 0, 0, NULL, output, "FILE",
+        "rows {prompt, completion} of --data: each one's log-likelihood into this .jsonl"),
     ROW("eval-every", "eval-steps", OC_T_INT64, eval_every, STEPS, 0, LIMIT, NULL, output, "N",
         "evaluate each N steps; needs --eval-data"),
     ROW("save-every", "save-steps", OC_T_INT64, save_every, STEPS, 0, LIMIT, NULL, output, "N",
@@ -194,10 +196,10 @@ static const oc_option table[] = {
         "checkpoints to keep; default 2"),
     ROW("save-model-only", "save-only-model", OC_T_ON, save_model_only, STEPS, 0, 0, NULL, output, "",
         "checkpoints hold the model without training state"),
-    ROW("resume", "resume-from-checkpoint", OC_T_OPTIONAL, resume_path, STEPS | GENERATES, 0, 0, NULL, output, "[PATH]",
-        "go on from the newest checkpoint; none there: a fresh start, with a warning"),
-    ROW("overwrite", "overwrite-output-dir", OC_T_ON, overwrite, STEPS | GENERATES, 0, 0, NULL, output, "",
-        "replace what an earlier run left in --output"),
+    ROW("resume", "resume-from-checkpoint", OC_T_OPTIONAL, resume_path, STEPS | GENERATES | EVAL, 0, 0, NULL, output, "[PATH]",
+        "go on from the newest checkpoint; none there: a fresh start, with a warning. generate, eval --scores: behind the rows that are there"),
+    ROW("overwrite", "overwrite-output-dir", OC_T_ON, overwrite, STEPS | GENERATES | EVAL, 0, 0, NULL, output, "",
+        "replace what an earlier run left in --output, or in --scores"),
 
     ROW("config", "deepspeed deepspeed-config deepspeed-config-file deepscale-config", OC_T_TEXT, config_file, ALL_RUNS, 0, 0, NULL, run, "FILE",
         "DeepSpeed JSON, or the run.json of an earlier run; flags override it"),

@@ -193,6 +193,16 @@ typedef struct oc_update {
     double beta1, beta2, eps, weight_decay, momentum;
 } oc_update;
 
+/* A document that begins at a multiple of so many tokens of its sequence comes out the same to the
+ * bit wherever that is. */
+enum { OC_ATTENTION_GRAIN = 96 };
+
+/* Of a token with a label: how unlikely that was, and whether no other had a larger logit. */
+typedef struct oc_token_score {
+    double nll; /* lse - the label's logit; 0 without a label */
+    uint64_t likeliest;
+} oc_token_score;
+
 typedef struct oc_device_ops {
     const char *name;
 
@@ -241,6 +251,9 @@ typedef struct oc_device_ops {
      * target (fp64, fixed order). */
     void (*ce_loss)(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
                     const float *sum, const float *target, float *lse, double *loss_sum);
+    /* After ce_loss: the terms of its sum, row by row. */
+    void (*ce_scores)(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
+                      const float *target, const float *lse, oc_token_score *scores);
     /* dlogits = (exp(logits - lse) - [class == label]) * *dscale, 0 for ignored rows; dtype t; may
      * alias logits when t is fp32. dscale is in device memory. soft_cap > 0: logits went through
      * soft_cap(), and the gradient is that of what went in, (1 - (logits / cap)^2) as much. */

@@ -28,8 +28,8 @@ oc_status oc_device_open_host_memory(oc_device *d, oc_memory **out, const oc_are
     .norm_forward = P##norm_forward, .norm_backward = P##norm_backward,                            \
     .act_forward = P##act_forward, .act_backward = P##act_backward, .bias_grad = P##bias_grad,     \
     .scale_add = P##scale_add, .ce_init = P##ce_init, .ce_update = P##ce_update,                   \
-    .ce_loss = P##ce_loss, .ce_grad = P##ce_grad, .soft_cap = P##soft_cap,                         \
-    .rows_gather = P##rows_gather, .rows_scatter = P##rows_scatter, .fold = P##fold,               \
-    .update = P##update, .copy = P##copy, .fill = P##fill, .zero = P##zero
+    .ce_loss = P##ce_loss, .ce_scores = P##ce_scores, .ce_grad = P##ce_grad,                       \
+    .soft_cap = P##soft_cap, .rows_gather = P##rows_gather, .rows_scatter = P##rows_scatter,       \
+    .fold = P##fold, .update = P##update, .copy = P##copy, .fill = P##fill, .zero = P##zero
 
 #endif

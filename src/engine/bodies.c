@@ -113,6 +113,9 @@ static oc_status loss(const oc_task *t, oc_error *err) {
     oc_program_batch b = oc_body_batch(t);
     oc_program_loss(&oc_body_context(t)->shape, &b, oc_task_role(t, OC_ROLE_STATE),
                     oc_task_role(t, OC_ROLE_CELLS_OUT));
+    if (oc_body_context(t)->build->scores)
+        oc_program_scores(&oc_body_context(t)->shape, &b, oc_task_role(t, OC_ROLE_STATE),
+                          (void *)((double *)oc_task_role(t, OC_ROLE_CELLS_OUT) + 1));
     return oc_body_done(t, err);
 }
 

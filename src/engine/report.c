@@ -39,7 +39,7 @@ void oc_setup_print(const oc_setup *s, FILE *to) {
     uint64_t sum = device + oc_setup_tier_bytes(s, OC_TIER_HOST) + s->foreign_bytes;
     (void)fprintf(to, "%s, %llu parameters, %s, ", s->model->architecture,
                   (unsigned long long)s->model->parameters, oc_dtype_name(s->dtype));
-    if (s->generator)
+    if (s->build.pass.rows > 0)
         (void)fprintf(to, "%d x %d sequences of at most %lld tokens, %lld tokens a pass\n",
                       s->build.micros, s->build.pass.rows, (long long)s->wish.longest,
                       (long long)s->build.seq * s->build.micros);
@@ -174,7 +174,7 @@ oc_status oc_setup_print_json(oc_setup *s, FILE *to, oc_error *err) {
                   "foreign", (json_int_t)s->foreign_bytes, "homes", homes_json(s), "placement",
                   placement, "predicted", "arena_over_lower_bound", "device",
                   ratio(s, OC_TIER_DEVICE), "host", ratio(s, OC_TIER_HOST));
-    if (s->generator) root = oc_json_with(root, "generation", generation_json(s));
+    if (s->build.pass.rows > 0) root = oc_json_with(root, "generation", generation_json(s));
     if (!root || s->no_memory) {
         json_decref(root);
         return oc_fail(err, OC_E_MEMORY, "no memory for the plan's JSON");

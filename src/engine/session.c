@@ -239,10 +239,9 @@ static oc_control_cell *control_of(oc_session *s, uint32_t copy) {
     return oc_run_buffer(s->run, s->setup->ids.control, copy);
 }
 
-static oc_status fill(oc_session *s, oc_feed *feed, uint64_t step, const oc_turn *turn,
-                      uint32_t copy, oc_error *err) {
+static oc_feed_cells cells_of(oc_session *s, const oc_turn *turn, uint32_t copy) {
     const oc_build_ids *d = &s->setup->ids;
-    oc_feed_cells cells = {
+    return (oc_feed_cells){
         .batch = oc_run_buffer(s->run, d->batch, copy),
         .batch_piece_bytes = s->setup->set->buffers[d->batch].piece_bytes,
         .control = control_of(s, copy),
@@ -251,8 +250,18 @@ static oc_status fill(oc_session *s, oc_feed *feed, uint64_t step, const oc_turn
         .order = turn->has_order ? oc_run_buffer(s->run, d->order, copy) : NULL,
         .order_first = turn->order_first,
     };
+}
+
+static void forget_losses(oc_session *s, uint32_t copy) {
+    oc_buffer_id id = s->setup->ids.losses;
+    memset(oc_run_buffer(s->run, id, copy), 0, s->setup->set->buffers[id].bytes);
+}
+
+static oc_status fill(oc_session *s, oc_feed *feed, uint64_t step, const oc_turn *turn,
+                      uint32_t copy, oc_error *err) {
+    oc_feed_cells cells = cells_of(s, turn, copy);
     OC_TRY(oc_feed_fill(feed, step, &cells, err));
-    memset(oc_run_buffer(s->run, d->losses, copy), 0, s->setup->set->buffers[d->losses].bytes);
+    forget_losses(s, copy);
     return OC_OK;
 }
 
@@ -326,9 +335,13 @@ static oc_status collect(oc_session *s, pending *p, double *nll, uint64_t *targe
     return OC_OK;
 }
 
+static oc_turn eval_turn(const oc_session *s) {
+    return (oc_turn){.plan = oc_build_find(s->setup->set, "eval"),
+                     .micros = oc_build_eval_micros(&s->setup->build)};
+}
+
 static oc_status submit_eval(oc_session *s, oc_feed *feed, uint64_t i, pending *p, oc_error *err) {
-    oc_turn turn = {.plan = oc_build_find(s->setup->set, "eval"),
-                    .micros = oc_build_eval_micros(&s->setup->build)};
+    oc_turn turn = eval_turn(s);
     OC_TRY(oc_run_begin(s->run, &p->copy, err));
     OC_TRY(fill(s, feed, i, &turn, p->copy, err));
     OC_TRY(oc_run_submit(s->run, turn.plan, &p->ticket, err));
@@ -353,6 +366,32 @@ oc_status oc_session_evaluate(oc_session *s, oc_feed *feed, const volatile sig_a
     *targets = count;
     *whole = i == n;
     return OC_OK;
+}
+
+static oc_status submit_scored(oc_session *s, const oc_scorer *x, pending *p, oc_error *err) {
+    oc_turn turn = eval_turn(s);
+    OC_TRY(oc_run_begin(s->run, &p->copy, err));
+    oc_feed_cells cells = cells_of(s, &turn, p->copy);
+    OC_TRY(x->fill(x->user, p->copy, &cells, &p->live, err));
+    forget_losses(s, p->copy);
+    return p->live ? oc_run_submit(s->run, turn.plan, &p->ticket, err) : OC_OK;
+}
+
+static oc_status take_scored(oc_session *s, const oc_scorer *x, const pending *p, oc_error *err) {
+    if (!p->live) return OC_OK;
+    OC_TRY(oc_run_wait(s->run, p->ticket, err));
+    return x->take(x->user, p->copy, oc_run_buffer(s->run, s->setup->ids.losses, p->copy), err);
+}
+
+oc_status oc_session_score(oc_session *s, const oc_scorer *x, const volatile sig_atomic_t *stop,
+                           oc_error *err) {
+    pending last = {.live = false}, next = {.live = true};
+    while (next.live && !*stop) {
+        OC_TRY(submit_scored(s, x, &next, err));
+        OC_TRY(take_scored(s, x, &last, err));
+        last = next;
+    }
+    return take_scored(s, x, &last, err);
 }
 
 /* ---- passes ---- */

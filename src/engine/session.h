@@ -38,6 +38,18 @@ OC_NODISCARD oc_status oc_session_evaluate(oc_session *s, oc_feed *feed,
                                            const volatile sig_atomic_t *stop, double *nll,
                                            uint64_t *targets, bool *whole, oc_error *err);
 
+/* Evaluation of what a scorer puts into the cells, with build.scores: fill() fills those of a
+ * submission, known by its slot 0 or 1, and says whether there is any; take() has what the plan left
+ * in its losses cell, before that slot is filled again. */
+typedef struct oc_scorer {
+    oc_status (*fill)(void *user, uint32_t slot, const oc_feed_cells *cells, bool *some,
+                      oc_error *err);
+    oc_status (*take)(void *user, uint32_t slot, const void *losses, oc_error *err);
+    void *user;
+} oc_scorer;
+OC_NODISCARD oc_status oc_session_score(oc_session *s, const oc_scorer *x,
+                                        const volatile sig_atomic_t *stop, oc_error *err);
+
 /* Generation: who says what passes take; before the first of them. */
 void oc_session_next(oc_session *s, oc_pass_next *next, void *user);
 /* The cells that the first pass reads, or, when none is under way, the next. */

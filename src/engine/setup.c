@@ -259,8 +259,47 @@ static oc_status open_generation(oc_setup *s, FILE *notes, oc_error *err) {
     return build(s, err);
 }
 
+enum { SCORED_TOKENS = 4096, SCORED_LEAST = 1024 };
+
+static void size_scores(oc_setup *s, int64_t batch) {
+    s->build.batch = batch;
+    size_programs(s);
+    oc_model_rope(s->model, s->wish.longest, s->model->inv_freq);
+}
+
+/* As many sequences as were asked for; else as many as fit. */
+static oc_status place_scores(oc_setup *s, oc_error *err) {
+    bool said = oc_config_origin(s->config, "micro-batch") != OC_FROM_DEFAULT;
+    int64_t asked = said ? s->config->micro_batch : 0, n = SCORED_TOKENS / s->build.seq;
+    size_scores(s, asked > 0 ? asked : n > 0 ? n : 1);
+    oc_status st = oc_setup_place(s, err);
+    while (st == OC_E_MEMORY && asked == 0 && s->build.batch > 1) {
+        size_scores(s, s->build.batch / 2);
+        st = oc_setup_place(s, err);
+    }
+    return st;
+}
+
+static oc_status open_scores(oc_setup *s, FILE *notes, oc_error *err) {
+    OC_TRY(open_model(s, notes, err));
+    OC_TRY(open_device(s, err));
+    resolve_dtype(s);
+    OC_TRY(open_homes(s, err));
+    s->build.scores = true;
+    s->build.micros = 1;
+    s->global_batch = 1;
+    measure_host(s);
+    OC_TRY(open_generation_tokenizer(s, err));
+    OC_TRY(s->generator->wish(s->generator->user, s, &s->wish, err));
+    OC_TRY(check_longest(s, err));
+    s->build.seq = s->wish.longest > SCORED_LEAST ? s->wish.longest : SCORED_LEAST;
+    OC_TRY(place_scores(s, err));
+    return build(s, err);
+}
+
 static oc_status open_all(oc_setup *s, FILE *notes, oc_error *err) {
     const oc_config *c = s->config;
+    if (s->generator && s->generator->scores) return open_scores(s, notes, err);
     if (s->generator) return open_generation(s, notes, err);
     s->train = c->command != OC_CMD_EVAL;
     OC_TRY(open_model(s, notes, err));

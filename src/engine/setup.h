@@ -44,6 +44,10 @@ typedef struct oc_generator {
     oc_status (*wish)(void *user, const oc_setup *s, oc_pass_wish *out, oc_error *err);
     uint64_t (*beside)(void *user, const oc_setup *s, const oc_build_spec *build);
     void *user;
+    /* No passes, but evaluations of sequences that whoever it is fills, with the score of each
+     * token (oc_session_score()): of build.seq tokens, as many as the longest at least; as many
+     * sequences at a time as --micro-batch says, else a few thousand tokens' worth that fit. */
+    bool scores;
 } oc_generator;
 
 struct oc_setup {

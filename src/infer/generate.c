@@ -195,7 +195,7 @@ oc_status oc_generate_setup_open(oc_generate_setup *out, const oc_config *c, FIL
     oc_asked *a = out->asked = calloc(1, sizeof *a);
     if (!a) return oc_fail(err, OC_E_MEMORY, "no memory for the prompts");
     a->setup = out;
-    a->generator = (oc_generator){wish, beside, a};
+    a->generator = (oc_generator){.wish = wish, .beside = beside, .user = a};
     oc_status st = oc_setup_open_generate(&out->setup, c, &a->generator, notes, err);
     if (st != OC_OK) {
         oc_generate_setup_close(out);

@@ -317,7 +317,7 @@ static const struct key *find(const char *name, size_t n, unsigned place, bool *
     return NULL;
 }
 
-static void note_unknown(oc_unknown_keys *u, const char *name) {
+void oc_request_note_unknown(oc_unknown_keys *u, const char *name) {
     if (u->count++ == 0) (void)snprintf(u->first, sizeof u->first, "%s", name);
 }
 
@@ -344,7 +344,7 @@ oc_status oc_request_take_keys(oc_request *out, const json_t *row, oc_request_pl
             return oc_fail(err, OC_E_INVALID, "%s: \"%s\" is no key of %s", where, name,
                            forms[place]);
         if (k == NULL)
-            note_unknown(unknown, name);
+            oc_request_note_unknown(unknown, name);
         else
             OC_TRY(take_key(&t, k, v));
     }

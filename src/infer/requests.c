@@ -2,7 +2,6 @@
 #include "infer/requests.h"
 
 #include "base/json.h"
-#include "data/lines.h"
 #include "infer/request.h"
 
 #include <inttypes.h>
@@ -11,21 +10,6 @@
 #include <unistd.h>
 
 enum { ROW_BYTES = 16 << 20, PLACE_BYTES = 32 };
-
-struct oc_requests {
-    oc_requests_spec spec;
-    const char *name; /* for messages */
-    bool open, array;
-    oc_lines in;
-    uint64_t index; /* of the next row */
-    uint64_t at;    /* line, or place in the array, of the row at hand */
-    char *where;
-    size_t where_bytes;
-    oc_chat *chat; /* opened by the first row with messages */
-    oc_tokens tokens;
-    oc_request_form form; /* of the last row that had one */
-    oc_unknown_keys unknown;
-};
 
 /* ---- life ---- */
 
@@ -117,7 +101,7 @@ oc_status oc_request_encode(const oc_tokenizer *t, const char *text, size_t n, o
     return OC_OK;
 }
 
-static oc_status need_tokenizer(const oc_requests *r, oc_error *err) {
+oc_status oc_request_need_tokenizer(const oc_requests *r, oc_error *err) {
     if (r->spec.tokenizer != NULL) return OC_OK;
     return oc_fail(err, OC_E_INVALID,
                    "%s: the row is text, and there is no tokenizer: give --tokenizer DIR, or rows "
@@ -142,7 +126,7 @@ static oc_status check_length(const oc_requests *r, oc_request *out, size_t n, o
     return OC_OK;
 }
 
-static oc_status check_ids(const oc_requests *r, const int32_t *ids, size_t n, oc_error *err) {
+oc_status oc_request_check_ids(const oc_requests *r, const int32_t *ids, size_t n, oc_error *err) {
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= r->spec.vocab)
             return oc_fail(err, OC_E_INVALID,
@@ -155,7 +139,7 @@ static oc_status check_ids(const oc_requests *r, const int32_t *ids, size_t n, o
 static oc_status take_tokens(oc_requests *r, oc_request *out, oc_error *err) {
     size_t n = r->tokens.n;
     OC_TRY(check_length(r, out, n, err));
-    OC_TRY(check_ids(r, r->tokens.ids, n, err));
+    OC_TRY(oc_request_check_ids(r, r->tokens.ids, n, err));
     out->ids = malloc(n * sizeof *out->ids);
     if (out->ids == NULL) return no_memory(r, err);
     memcpy(out->ids, r->tokens.ids, n * sizeof *out->ids);
@@ -164,7 +148,7 @@ static oc_status take_tokens(oc_requests *r, oc_request *out, oc_error *err) {
 }
 
 static oc_status take_text(oc_requests *r, const json_t *text, oc_request *out, oc_error *err) {
-    OC_TRY(need_tokenizer(r, err));
+    OC_TRY(oc_request_need_tokenizer(r, err));
     oc_status s = oc_request_encode(r->spec.tokenizer, json_string_value(text),
                                     json_string_length(text), &r->tokens, err);
     if (s != OC_OK) return oc_error_prefix(err, s, "%s", r->where);
@@ -188,25 +172,19 @@ static oc_status take_ids(oc_requests *r, const char *key, const json_t *list, o
         out->ids[i] = (int32_t)id;
     }
     out->n_ids = (int32_t)n;
-    return check_ids(r, out->ids, n, err);
+    return oc_request_check_ids(r, out->ids, n, err);
 }
 
 /* ---- conversations ---- */
 
-static oc_status render(oc_requests *r, const oc_conversation *x, oc_error *err) {
-    oc_rendered text = {.text = NULL};
+static oc_status render(oc_requests *r, const oc_conversation *x, oc_rendered *out, oc_error *err) {
     size_t lost;
     if (r->chat == NULL) OC_TRY(oc_chat_open(&r->chat, r->spec.tokenizer, err));
     OC_TRY(oc_chat_lost(r->chat, x, &lost, err));
-    oc_status s = oc_chat_render(r->chat, x, true, &text, err);
-    if (s == OC_OK)
-        s = oc_tokenizer_encode(r->spec.tokenizer, text.text, text.n, OC_SPECIAL_NONE, &r->tokens,
-                                err);
-    oc_rendered_free(&text);
-    return s;
+    return oc_chat_render(r->chat, x, true, out, err);
 }
 
-static oc_status converse(oc_requests *r, const json_t *row, json_t *messages, oc_request *out,
+static oc_status converse(oc_requests *r, const json_t *row, json_t *messages, oc_rendered *out,
                           oc_error *err) {
     json_t *variables = json_object_get(row, "chat_template_kwargs"), *tools = NULL;
     bool system = false;
@@ -217,15 +195,14 @@ static oc_status converse(oc_requests *r, const json_t *row, json_t *messages, o
     OC_TRY(oc_convert_tools(row, r->where, &tools, err));
     oc_conversation x = {messages, tools, json_is_object(variables) ? variables : NULL, system,
                          false};
-    oc_status s = render(r, &x, err);
+    oc_status s = render(r, &x, out, err);
     json_decref(tools);
-    if (s != OC_OK) return oc_error_prefix(err, s, "%s", r->where);
-    return take_tokens(r, out, err);
+    return s == OC_OK ? s : oc_error_prefix(err, s, "%s", r->where);
 }
 
-static oc_status take_messages(oc_requests *r, const json_t *row, const char *key, oc_request *out,
-                               oc_error *err) {
-    OC_TRY(need_tokenizer(r, err));
+oc_status oc_request_render(oc_requests *r, const json_t *row, const char *key, oc_rendered *out,
+                            oc_error *err) {
+    OC_TRY(oc_request_need_tokenizer(r, err));
     oc_status s = oc_chat_check(json_object_get(row, key), key, err);
     if (s != OC_OK) return oc_error_prefix(err, s, "%s", r->where);
     json_t *messages = json_copy(json_object_get(row, key)); /* a system message may come before */
@@ -235,9 +212,20 @@ static oc_status take_messages(oc_requests *r, const json_t *row, const char *ke
     return s;
 }
 
+static oc_status take_messages(oc_requests *r, const json_t *row, const char *key, oc_request *out,
+                               oc_error *err) {
+    oc_rendered text = {.text = NULL};
+    OC_TRY(oc_request_render(r, row, key, &text, err));
+    oc_status s =
+        oc_tokenizer_encode(r->spec.tokenizer, text.text, text.n, OC_SPECIAL_NONE, &r->tokens, err);
+    oc_rendered_free(&text);
+    if (s != OC_OK) return oc_error_prefix(err, s, "%s", r->where);
+    return take_tokens(r, out, err);
+}
+
 /* ---- forms ---- */
 
-static bool has(const json_t *row, const char *key) {
+bool oc_request_has(const json_t *row, const char *key) {
     const json_t *v = json_object_get(row, key);
     return v != NULL && !json_is_null(v);
 }
@@ -259,10 +247,11 @@ static oc_status take_prompt(oc_requests *r, const json_t *row, oc_request *out,
 static oc_status check_beside(const oc_requests *r, const json_t *row, oc_error *err) {
     static const char *const talk[] = {"system", "system_prompt", "tools", "functions",
                                        "chat_template_kwargs"};
-    if (has(row, "messages") || json_is_object(json_array_get(json_object_get(row, "prompt"), 0)))
+    if (oc_request_has(row, "messages") ||
+        json_is_object(json_array_get(json_object_get(row, "prompt"), 0)))
         return OC_OK;
     for (size_t i = 0; i < sizeof talk / sizeof *talk; i++)
-        if (has(row, talk[i]))
+        if (oc_request_has(row, talk[i]))
             return oc_fail(err, OC_E_INVALID, "%s: \"%s\" goes with \"messages\"", r->where,
                            talk[i]);
     return OC_OK;
@@ -272,7 +261,7 @@ static oc_status take_plain(oc_requests *r, const json_t *row, oc_request *out, 
     static const char *const forms[] = {"prompt", "messages", "input_ids"};
     const char *form = NULL;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        if (!has(row, forms[i])) continue;
+        if (!oc_request_has(row, forms[i])) continue;
         if (form != NULL)
             return oc_fail(err, OC_E_INVALID, "%s: the row has \"%s\" and \"%s\": give one",
                            r->where, form, forms[i]);
@@ -326,7 +315,7 @@ static oc_status take_openai(oc_requests *r, const json_t *row, oc_request *out,
     if (!json_is_object(body))
         return oc_fail(err, OC_E_FORMAT, "%s: \"body\" is %s, not an object", r->where,
                        body != NULL ? oc_json_type_name(body) : "missing");
-    if (!has(body, chat ? "messages" : "prompt"))
+    if (!oc_request_has(body, chat ? "messages" : "prompt"))
         return oc_fail(err, OC_E_INVALID, "%s: the body has no \"%s\"", r->where,
                        chat ? "messages" : "prompt");
     OC_TRY(oc_request_take_keys(out, body, chat ? OC_PLACE_CHAT : OC_PLACE_COMPLETION, &r->unknown,
@@ -348,9 +337,11 @@ static oc_status take_row(oc_requests *r, const json_t *row, oc_request *out, oc
     if (!json_is_object(row))
         return oc_fail(err, OC_E_FORMAT, "%s: the row is %s, not an object", r->where,
                        oc_json_type_name(row));
-    bool openai = has(row, "body") || has(row, "url") || has(row, "method");
+    bool openai =
+        oc_request_has(row, "body") || oc_request_has(row, "url") || oc_request_has(row, "method");
     if (!openai) out->form = OC_REQUEST_PLAIN;
     OC_TRY(take_id(r, row, out, err));
+    if (r->spec.pairs) return oc_request_take_pair(r, row, out, err);
     return openai ? take_openai(r, row, out, err) : take_plain(r, row, out, err);
 }
 

@@ -8,6 +8,12 @@
  * error of the row, unknown ones are counted, and the first is named. A bad row is a request with
  * an error, never the end of the run.
  *
+ * With spec.pairs a row is to be scored: {"prompt", "completion"}, two texts or two lists of ids,
+ * or
+ * {"messages", "completion"}; ids are those of both, and the completion begins where these differ
+ * from the prompt's own, as in training. Where nothing stands before it, the tokenizer's beginning
+ * of a sequence does, or its end. Keys of sampling have no meaning then.
+ *
  * One thread owns it. Memory: some times max_row_bytes, whatever the file's size or a row's. */
 #ifndef OC_REQUESTS_H
 #define OC_REQUESTS_H
@@ -27,6 +33,7 @@ typedef struct oc_request {
     char *custom_id; /* NULL: none */
     int32_t *ids;    /* the prompt */
     int32_t n_ids;
+    int32_t n_context;  /* of a pair: tokens before the completion's first */
     int32_t max_tokens; /* of the answer; with the prompt no more than max_positions */
     oc_sampling sampling;
     char **stops;
@@ -52,6 +59,7 @@ typedef struct oc_requests_spec {
     int32_t vocab;         /* ids at or above it are an error of the row */
     int32_t max_positions; /* prompt + answer at most; 0: no limit. A prompt that leaves no room is
                               an error of the row; a longer answer is cut to what fits */
+    bool pairs;            /* rows are to be scored: see above */
     size_t max_row_bytes;  /* a longer row is an error of the row, read past in bounded memory; 0:
                               16 MiB */
 } oc_requests_spec;

@@ -143,6 +143,13 @@ static json_t *message_of(const char *text) {
     return json_string(clean);
 }
 
+static json_t *with_score(json_t *o, const oc_answer *a) {
+    double x = a->log_likelihood;
+    o = oc_json_with(o, "log_likelihood", isfinite(x) ? json_real(x) : json_null());
+    o = oc_json_with(o, "tokens", json_integer(a->completion_tokens));
+    return oc_json_with(o, "is_greedy", json_boolean(a->greedy));
+}
+
 static json_t *plain_row(const oc_result_style *style, const oc_request *q, const oc_answer *a) {
     json_t *o = json_object();
     if (q->custom_id != NULL) o = oc_json_with(o, "custom_id", json_string(q->custom_id));
@@ -150,6 +157,7 @@ static json_t *plain_row(const oc_result_style *style, const oc_request *q, cons
     if (q->error != NULL)
         return oc_json_with(o, "error",
                             oc_json_with(json_object(), "message", message_of(q->error)));
+    if (a->scored) return with_score(o, a);
     o = oc_json_with(o, "text", json_stringn(a->text, a->n_text));
     o = oc_json_with(o, "finish_reason", json_string(a->finish_reason));
     o = oc_json_with(o, "usage", usage_of(a));
@@ -209,9 +217,9 @@ static json_t *openai_row(const oc_result_style *style, const oc_request *q, con
 oc_status oc_result_row(char **out, size_t *n, const oc_result_style *style, const oc_request *q,
                         const oc_answer *a, oc_error *err) {
     json_t *row = q->form == OC_REQUEST_PLAIN ? plain_row(style, q, a) : openai_row(style, q, a);
-    char *text = row != NULL
-                     ? oc_json_dump(row, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9))
-                     : NULL;
+    char *text = row != NULL ? oc_json_dump(row, JSON_COMPACT | JSON_ENSURE_ASCII |
+                                                     JSON_REAL_PRECISION(a && a->scored ? 17 : 9))
+                             : NULL;
     json_decref(row);
     *out = NULL;
     size_t m = text != NULL ? strlen(text) : 0;
@@ -234,7 +242,8 @@ static bool index_of(const json_t *row, uint64_t *index) {
     char *end;
     if (json_is_integer(number) && json_integer_value(number) >= 0) {
         *index = (uint64_t)json_integer_value(number);
-        return json_object_get(row, "text") != NULL || json_object_get(row, "error") != NULL;
+        return json_object_get(row, "text") != NULL || json_object_get(row, "error") != NULL ||
+               json_object_get(row, "log_likelihood") != NULL;
     }
     if (id == NULL || strncmp(id, row_id, sizeof row_id - 1) != 0) return false;
     const char *digits = id + sizeof row_id - 1;

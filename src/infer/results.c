@@ -70,8 +70,8 @@ static oc_status read_key(const oc_results *r, json_t **out, oc_error *err) {
         *out = NULL;
         return oc_fail(err, OC_E_EXISTS,
                        "%s is no record of outcore generate, and would be overwritten: give "
-                       "another --output",
-                       r->key_path);
+                       "another --%s",
+                       r->key_path, r->spec.option);
     }
     return s;
 }
@@ -222,7 +222,7 @@ static oc_status open_stream(oc_results *r, oc_error *err) {
     r->fd = standard ? STDOUT_FILENO : open(r->spec.path, O_WRONLY | O_CLOEXEC);
     r->own = !standard;
     if (r->fd >= 0) return OC_OK;
-    return oc_fail_errno(err, OC_E_IO, errno, "--output %s cannot be written", r->name);
+    return oc_fail_errno(err, OC_E_IO, errno, "--%s %s cannot be written", r->spec.option, r->name);
 }
 
 static oc_status check_input(const oc_results *r, oc_error *err) {
@@ -230,16 +230,17 @@ static oc_status check_input(const oc_results *r, oc_error *err) {
     if (r->spec.input == NULL || !oc_fs_identify(r->spec.input, &in) ||
         !oc_fs_identify(r->spec.path, &out) || !oc_fs_same(in, out))
         return OC_OK;
-    return oc_fail(err, OC_E_INVALID, "--output %s is the file of --input: give another file",
-                   r->name);
+    return oc_fail(err, OC_E_INVALID, "--%s %s is the file of --%s: give another file",
+                   r->spec.option, r->name, r->spec.input_option);
 }
 
 static oc_status open_file(oc_results *r, oc_error *err) {
     int n = snprintf(r->key_path, sizeof r->key_path, "%s.run", r->spec.path);
     if (n < 0 || n + (int)sizeof OC_FS_TEMPORARY >= PATH_BYTES)
-        return oc_fail(err, OC_E_INVALID, "--output: the path is longer than %d bytes", PATH_BYTES);
+        return oc_fail(err, OC_E_INVALID, "--%s: the path is longer than %d bytes", r->spec.option,
+                       PATH_BYTES);
     OC_TRY(check_input(r, err));
-    OC_TRY(oc_claim_take(&r->claim, "output", r->spec.path, OC_CLAIM_READ_WRITE, err));
+    OC_TRY(oc_claim_take(&r->claim, r->spec.option, r->spec.path, OC_CLAIM_READ_WRITE, err));
     r->fd = r->claim.fd;
     r->regular = r->fd >= 0;
     return r->regular ? settle_file(r, err) : open_stream(r, err);
@@ -261,6 +262,8 @@ oc_status oc_results_open(oc_results **out, const oc_results_spec *spec, uint64_
     *out = NULL;
     if (r == NULL) return oc_fail(err, OC_E_MEMORY, "no memory for results");
     r->spec = *spec;
+    if (!r->spec.option) r->spec.option = "output";
+    if (!r->spec.input_option) r->spec.input_option = "input";
     r->name = standard ? "standard output" : spec->path;
     r->claim = (oc_claim)OC_CLAIM_NONE;
     r->fd = -1;

@@ -6,8 +6,8 @@
  * is not whole, PATH.run beside it says what run it is of.
  *
  * One thread owns it. Rows are ours, {"custom_id"?, "index", "text", "finish_reason", "usage",
- * "logprobs"?} or {"custom_id"?, "index", "error": {"message"}}, or lines of an OpenAI batch's
- * output, as the request was. */
+ * "logprobs"?}, {"custom_id"?, "index", "log_likelihood", "tokens", "is_greedy"} or {"custom_id"?,
+ * "index", "error": {"message"}}, or lines of an OpenAI batch's output, as the request was. */
 #ifndef OC_RESULTS_H
 #define OC_RESULTS_H
 
@@ -16,6 +16,9 @@
 typedef struct oc_results oc_results;
 
 typedef struct oc_answer {
+    bool scored; /* a completion that was there, not an answer: */
+    double log_likelihood;
+    bool greedy;      /* each of its tokens was the likeliest; then the two counts of tokens */
     const char *text; /* UTF-8, n_text bytes, may hold U+0000 */
     size_t n_text;
     const char *finish_reason; /* "stop", "length" */
@@ -26,9 +29,10 @@ typedef struct oc_answer {
 } oc_answer;
 
 typedef struct oc_results_spec {
-    const char *path;       /* "-": standard output. A device or FIFO is written as it is */
-    const char *input;      /* what is read: never overwritten; NULL: none */
-    bool overwrite, resume; /* neither: a file that holds something is refused */
+    const char *path;  /* "-": standard output. A device or FIFO is written as it is */
+    const char *input; /* what is read: never overwritten; NULL: none */
+    const char *option, *input_option; /* that name the two; NULL: output, input */
+    bool overwrite, resume;            /* neither: a file that holds something is refused */
     /* What the run is: a JSON object of what an answer depends on (model, sampling, input). A
      * resumed run has the same, or the member that differs is named. */
     const char *key;

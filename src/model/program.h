@@ -138,6 +138,9 @@ void oc_program_head_forward(const oc_program_shape *s, const oc_block *chunk, c
 /* After all chunks: *loss_sum = summed negative log-likelihood of the micro-batch (fp64). */
 void oc_program_loss(const oc_program_shape *s, const oc_program_batch *b, void *state,
                      double *loss_sum);
+/* After that: each token's share of it. */
+void oc_program_scores(const oc_program_shape *s, const oc_program_batch *b, void *state,
+                       oc_token_score *scores);
 /* The chunk's backward: its weight gradient (whole chunk written; grads NULL: none) and its share
  * of dxn. dscale: loss scale, in device memory. */
 void oc_program_head_backward(const oc_program_shape *s, const oc_block *chunk, const void *weights,

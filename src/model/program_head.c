@@ -355,6 +355,13 @@ void oc_program_loss(const oc_program_shape *s, const oc_program_batch *b, void 
                             loss_sum);
 }
 
+void oc_program_scores(const oc_program_shape *s, const oc_program_batch *b, void *state,
+                       oc_token_score *scores) {
+    head h = head_at(s, state);
+    s->device->ops->ce_scores(s->device, s->batch * s->seq, b->labels, h.max, h.target, h.lse,
+                              scores);
+}
+
 /* The tile's share of the chunk's gradient: one product when all tokens are in it, else a sum in
  * fp32, which the last tile rounds. */
 static void head_dw(const oc_program_shape *s, const head *h, const head_tile *x, oc_mat dlogits,

@@ -41,13 +41,19 @@ static void make_tokenizer(void) {
 }
 
 static void check(const oc_request *q) {
-    static const oc_answer answer = {"a", 1, "stop", 1, 1, NULL, NULL, 0};
+    static const oc_answer answer = {.text = "a",
+                                     .n_text = 1,
+                                     .finish_reason = "stop",
+                                     .prompt_tokens = 1,
+                                     .completion_tokens = 1};
     const oc_result_style style = {"m", NULL, 1};
     char *row;
     size_t n;
     uint64_t index;
-    demand(q->error != NULL || (q->n_ids > 0 && q->max_tokens > 0));
-    demand(q->n_ids + (q->error ? 0 : q->max_tokens) <= POSITIONS);
+    bool pair = q->n_context > 0;
+    demand(q->error != NULL || pair || (q->n_ids > 0 && q->max_tokens > 0));
+    demand(q->n_ids + (q->error || pair ? 0 : q->max_tokens) <= POSITIONS);
+    demand(q->n_context >= 0 && (q->error != NULL || q->n_context <= q->n_ids));
     demand(q->logprobs >= -1 && q->logprobs <= 20);
     for (int32_t i = 0; i < q->n_ids; i++)
         demand(q->ids[i] >= 0 && q->ids[i] < VOCAB);
@@ -92,18 +98,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     bool whole;
     if (tokenizer == NULL) make_tokenizer();
     snprintf(path, sizeof path, "/tmp/oc-fuzz-requests-%ld", (long)getpid());
-    const oc_requests_spec spec = {.path = path,
-                                   .tokenizer = tokenizer,
-                                   .sampling = {.top_p = 1, .repetition_penalty = 1},
-                                   .max_tokens = 9,
-                                   .logprobs = -1,
-                                   .vocab = VOCAB,
-                                   .max_positions = POSITIONS,
-                                   .max_row_bytes = ROW_BYTES};
+    oc_requests_spec spec = {.path = path,
+                             .tokenizer = tokenizer,
+                             .sampling = {.top_p = 1, .repetition_penalty = 1},
+                             .max_tokens = 9,
+                             .logprobs = -1,
+                             .vocab = VOCAB,
+                             .max_positions = POSITIONS,
+                             .max_row_bytes = ROW_BYTES};
     FILE *f = fopen(path, "wb");
     demand(f != NULL && fwrite(data, 1, n, f) == n && fclose(f) == 0);
     uint64_t rows = read_all(&spec, &whole);
     if (whole) check_skip(&spec, rows);
+    spec.pairs = true;
+    demand(read_all(&spec, &whole) == rows || !whole);
     unlink(path);
     return 0;
 }

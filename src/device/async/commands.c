@@ -274,6 +274,18 @@ static void ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const flo
     put(d, (oc_async_command){.run = run_ce_loss, .as.values = v});
 }
 
+static oc_status run_ce_scores(oc_async_stream *s, const oc_async_command *c) {
+    s->inner->ops->ce_scores(s->inner, c->as.values.n[0], at(s, c, 0), at(s, c, 1), at(s, c, 2),
+                             at(s, c, 3), at(s, c, 4));
+    return OC_OK;
+}
+
+static void ce_scores(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
+                      const float *target, const float *lse, oc_token_score *scores) {
+    oc_async_values v = {.n = {rows}, .at = {labels, max, target, lse, scores}};
+    put(d, (oc_async_command){.run = run_ce_scores, .as.values = v});
+}
+
 static oc_status run_ce_grad(oc_async_stream *s, const oc_async_command *c) {
     const oc_async_values *v = &c->as.values;
     s->inner->ops->ce_grad(s->inner, v->n[0], v->n[1], v->n[2], at(s, c, 0), at(s, c, 1),
@@ -404,6 +416,7 @@ const oc_device_ops oc_async_ops = {
     .ce_init = ce_init,
     .ce_update = ce_update,
     .ce_loss = ce_loss,
+    .ce_scores = ce_scores,
     .ce_grad = ce_grad,
     .soft_cap = soft_cap,
     .rows_gather = rows_gather,

@@ -14,9 +14,9 @@
 
 enum {
     OC_ATTENTION_LANES = 48, /* queries (or keys) side by side in vectors: a multiple of any VF_N */
-    OC_ATTENTION_TILE = 96,  /* tokens that stream at a time; also keys that stand */
-    OC_ATTENTION_QUERIES = 192, /* queries that stand */
-    OC_ATTENTION_ROWS = 8       /* row ranges are cut at multiples of this */
+    OC_ATTENTION_TILE = OC_ATTENTION_GRAIN, /* tokens that stream at a time; also keys that stand */
+    OC_ATTENTION_QUERIES = 192,             /* queries that stand */
+    OC_ATTENTION_ROWS = 8                   /* row ranges are cut at multiples of this */
 };
 
 /* The part of one (sequence, head) that a task computes. scratch holds

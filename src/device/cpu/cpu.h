@@ -62,6 +62,8 @@ void oc_cpu_ce_update(oc_device *d, int64_t rows, int64_t n, int64_t v0, const f
                       const int32_t *labels, float *max, float *sum, float *target);
 void oc_cpu_ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
                     const float *sum, const float *target, float *lse, double *loss_sum);
+void oc_cpu_ce_scores(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
+                      const float *target, const float *lse, oc_token_score *scores);
 void oc_cpu_ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
                     const int32_t *labels, const float *lse, const float *dscale, float soft_cap,
                     oc_dtype t, void *dlogits);

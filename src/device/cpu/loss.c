@@ -77,6 +77,16 @@ void oc_cpu_ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const flo
     *loss_sum = loss;
 }
 
+void oc_cpu_ce_scores(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
+                      const float *target, const float *lse, oc_token_score *scores) {
+    (void)d;
+    for (int64_t i = 0; i < rows; i++) {
+        bool counts = labels[i] != IGNORED;
+        scores[i] = (oc_token_score){counts ? (double)lse[i] - (double)target[i] : 0,
+                                     counts && target[i] == max[i]};
+    }
+}
+
 void oc_cpu_ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
                     const int32_t *labels, const float *lse, const float *dscale, float soft_cap,
                     oc_dtype t, void *dlogits) {

@@ -533,6 +533,17 @@ static void ref_ce_loss(oc_device *d, int64_t rows, const int32_t *labels, const
     *loss_sum = loss;
 }
 
+static void ref_ce_scores(oc_device *d, int64_t rows, const int32_t *labels, const float *max,
+                          const float *target, const float *lse, oc_token_score *scores) {
+    (void)d;
+    for (int64_t i = 0; i < rows; i++) {
+        oc_token_score s = {0, 0};
+        if (labels[i] != IGNORED) s.nll = (double)lse[i] - (double)target[i];
+        if (labels[i] != IGNORED && target[i] >= max[i]) s.likeliest = 1;
+        scores[i] = s;
+    }
+}
+
 static void ref_ce_grad(oc_device *d, int64_t rows, int64_t n, int64_t v0, const float *logits,
                         const int32_t *labels, const float *lse, const float *dscale, float cap,
                         oc_dtype t, void *dlogits) {
