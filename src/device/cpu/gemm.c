@@ -307,6 +307,11 @@ typedef struct few_job {
     float *panels;
 } few_job;
 
+/* The last group is as narrow as its rows allow. */
+static int group_width(const few_job *f, int64_t i) {
+    return f->j.k->few_width((int)min_i64(f->width, f->rows - i * f->width));
+}
+
 /* Of one group and K block. */
 static int64_t few_panel_floats(const few_job *f) {
     return f->width * OC_GEMM_KC / (f->pairs ? 2 : 1) + OC_GEMM_PANEL_PAD;
@@ -317,14 +322,14 @@ static float *few_panel(const few_job *f, int64_t group, int64_t k_block) {
 }
 
 /* Words of two elements are packed as floats are, where they all are whole. */
-static void pack_pairs(const few_job *f, float *dst, const oc_gemm_strip *s) {
+static void pack_pairs(const few_job *f, float *dst, int width, const oc_gemm_strip *s) {
     oc_gemm_strip words = {s->src, OC_F32, s->ld / 2, s->n, s->k / 2, true};
     if (s->ld % 2 == 0 && s->k % 8 == 0) {
-        f->j.k->few_pack(dst, (int)f->width, &words);
+        f->j.k->few_pack(dst, width, &words);
         return;
     }
-    for (int64_t k = 0; k < s->k; k += 2, dst += f->width)
-        for (int64_t i = 0; i < f->width; i++) {
+    for (int64_t k = 0; k < s->k; k += 2, dst += width)
+        for (int64_t i = 0; i < width; i++) {
             uint16_t word[2] = {0, 0};
             const uint16_t *from = (const uint16_t *)s->src + i * s->ld + k;
             if (i < s->n) memcpy(word, from, k + 1 < s->k ? sizeof word : sizeof *word);
@@ -340,9 +345,9 @@ static void few_pack_task(void *arg, int64_t k_block, int worker) {
         int64_t m = i * f->width, rows = min_i64(f->width, f->rows - m);
         oc_gemm_strip s = oc_gemm_strip_of(&f->j.g->a, true, f->m0 + m, rows, k0, kc);
         if (f->pairs)
-            pack_pairs(f, few_panel(f, i, k_block), &s);
+            pack_pairs(f, few_panel(f, i, k_block), group_width(f, i), &s);
         else
-            f->j.k->few_pack(few_panel(f, i, k_block), (int)f->width, &s);
+            f->j.k->few_pack(few_panel(f, i, k_block), group_width(f, i), &s);
     }
 }
 
@@ -353,7 +358,7 @@ static void few_blocks(const few_job *f, int64_t n, int64_t cols, int64_t first,
     const oc_mat *b = &f->j.g->b;
     int64_t k0 = first * OC_GEMM_KC, e = (int64_t)oc_dtype_bytes(b->dtype), nr = f->j.k->nr;
     const char *row[FEW_COLUMNS_MAX];
-    oc_gemm_few x = {.rows = (int)f->width, .row = row, .dtype = b->dtype, .turned = s->b};
+    oc_gemm_few x = {.row = row, .dtype = b->dtype, .turned = s->b};
     for (int64_t i = 0; i < nr; i++)
         row[i] = oc_gemm_at(b->data, b->dtype, (n + min_i64(i, cols - 1)) * b->ld + k0);
     x.k = min_i64(end * OC_GEMM_KC, f->j.depth) - k0;
@@ -365,6 +370,7 @@ static void few_blocks(const few_job *f, int64_t n, int64_t cols, int64_t first,
     x.add = first > 0;
     x.sums_ld = nr;
     for (int64_t i = 0; i < f->groups; i++) {
+        x.rows = group_width(f, i);
         x.a = few_panel(f, i, first);
         x.sums = s->a + i * f->width * nr;
         x.kept = i > 0;
