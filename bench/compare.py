@@ -8,7 +8,9 @@ against each other: other load on the machine disturbs both. The first step of e
 and is not counted. Results go to out/bench/NAME.json and a table to standard output. The peers live
 in $OC_PEERS (bench/peers/setup.sh installs them); without them those parts are skipped, and that
 is said. $OC_BUILD is the folder with outcore and the bench programs."""
+import hashlib
 import json
+import math
 import os
 import random
 import re
@@ -16,6 +18,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers"))
@@ -180,14 +183,73 @@ def row(what, value, target, more=""):
     print(f"{what:<58} {value:>8}  {target:<9} {more}", flush=True)
 
 
+class Ledger:
+    """What was measured so far, a line each, so that a run that was stopped goes on where it was; only by the
+    same programs with the same settings. Says what is being measured, every half minute if that takes long."""
+
+    def __init__(self, fresh):
+        self.path = os.path.join(OUT, "turns.jsonl")
+        self.kept, self.part, self.number, self.of = {}, "", 0, ""
+        lines = []
+        if not fresh and os.path.exists(self.path):
+            with open(self.path, encoding="utf-8") as file:
+                lines = [line for line in file if line.endswith("\n")]
+        same = lines and json.loads(lines[0]) == self.settings()
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.writelines(lines if same else [json.dumps(self.settings()) + "\n"])
+        for line in lines[1:] if same else []:
+            key, value = json.loads(line)
+            self.kept[key] = value
+
+    @staticmethod
+    def settings():
+        programs = hashlib.sha256()
+        for name in sorted(os.listdir(BUILD)):
+            if name == "outcore" or name.startswith("bench_"):
+                with open(os.path.join(BUILD, name), "rb") as file:
+                    programs.update(file.read())
+        return {"programs": programs.hexdigest(), "threads": THREADS, "rounds": ROUNDS, "steps": STEPS, "peers": PEERS}
+
+    def begin(self, part, k, n):
+        self.part, self.number, self.of = part, 0, f"{k} of {n}"
+        about = (PARTS[part].__doc__ or "").split("\n")[0]
+        print(f"\n{part} (part {k} of {n}): {about}", flush=True)
+
+    def take(self, what, measure):
+        self.number += 1
+        key = f"{self.part} {self.number} {what}"
+        if key in self.kept:
+            return self.kept[key]
+        done, started = threading.Event(), time.monotonic()
+
+        def tell():
+            while not done.wait(30):
+                print(f"  .. {self.part} ({self.of}): {what}, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+
+        threading.Thread(target=tell, daemon=True).start()
+        try:
+            value = measure()
+        finally:
+            done.set()
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps([key, value]) + "\n")
+        return json.loads(json.dumps(value))
+
+    def end(self):
+        os.remove(self.path)
+
+
+ledger = None
+
+
 def take_turns(legs, rounds=ROUNDS):
     """legs: name -> function that returns a result; all results of a name are gathered."""
     results = {name: [] for name in legs}
-    for _ in range(rounds):
+    for k in range(rounds):
         for name, leg in legs.items():
             if results[name] and "failed" in results[name][-1]:
                 continue
-            results[name].append(leg())
+            results[name].append(ledger.take(f"{name}, turn {k + 1} of {rounds}", leg))
     return results
 
 
@@ -515,9 +577,9 @@ def mixed(layers=16, seq=256, accum=4, budgets=10, rate="400MB/s"):
 
 
 def bench_program(name, *arguments):
-    done = subprocess.run([os.path.join(BUILD, name), *map(str, arguments)], capture_output=True,
-                          text=True, check=True)
-    return done.stdout
+    command = [os.path.join(BUILD, name), *map(str, arguments)]
+    return ledger.take(" ".join([name, *map(str, arguments)]),
+                       lambda: subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def adamw():
@@ -614,6 +676,78 @@ def compare_generation(name, legs, tokens):
     return results
 
 
+def machine_rates():
+    """Bytes a second that are read at best, and flops a second of products of many rows (bf16), now."""
+    rows = [line.split() for line in bench_program("bench_few", THREADS, 3, "bf16").split("\n")[2:] if line.strip()]
+    return max(float(r[1]) for r in rows) * 1e9, float(rows[-1][4]) * 1e9
+
+
+def decode_bounds(model, batch, keys, rates, link):
+    """Seconds that a pass of one token a sequence takes at least, by hand: what it reads in memory, what it
+    multiplies, what crosses the link (bytes a second; None: nothing does)."""
+    with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
+        c = json.load(file)
+    hidden, layers, heads = c["hidden_size"], c["num_hidden_layers"], c["num_attention_heads"]
+    width = c.get("head_dim", hidden // heads)
+    kv = c["num_key_value_heads"] * width
+    layer = 2 * hidden * heads * width + 2 * hidden * kv + 3 * hidden * c["intermediate_size"]
+    weights = layers * layer + hidden * c["vocab_size"]
+    cache = 2 * batch * keys * layers * kv
+    flops = 2 * batch * weights + 4 * batch * keys * layers * heads * width
+    return {"memory": 2 * (weights + cache) / rates[0], "arithmetic": flops / rates[1],
+            "link": 2 * weights / link if link else 0}
+
+
+def svg(path, series, title):
+    """Lines over batches, both axes by powers of two."""
+    colours, left, top, width, height = ("#1f77b4", "#d62728", "#2ca02c", "#888888"), 70, 40, 520, 300
+    xs = sorted({x for _, points in series for x, _ in points})
+    ys = [y for _, points in series for _, y in points]
+    low, high = math.floor(math.log2(min(ys))), math.ceil(math.log2(max(ys)))
+    def at(x, y):
+        return (left + width * math.log2(x / xs[0]) / math.log2(xs[-1] / xs[0]),
+                top + height * (1 - (math.log2(y) - low) / (high - low)))
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 190}" height="{top + height + 50}" '
+           'font-family="sans-serif" font-size="12">', f'<text x="{left}" y="20" font-size="14">{title}</text>']
+    for x in xs:
+        out.append(f'<text x="{at(x, 2**low)[0]:.0f}" y="{top + height + 18}" text-anchor="middle">{x}</text>')
+    for k in range(low, high + 1):
+        y = at(xs[0], 2**k)[1]
+        out.append(f'<line x1="{left}" x2="{left + width}" y1="{y:.1f}" y2="{y:.1f}" stroke="#dddddd"/>'
+                   f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{2**k:g}</text>')
+    out.append(f'<text x="{left + width / 2}" y="{top + height + 40}" text-anchor="middle">sequences at a time</text>')
+    for i, (name, points) in enumerate(series):
+        dash = ' stroke-dasharray="5,4"' if "bound" in name else ""
+        line = " ".join(f"{a:.1f},{b:.1f}" for a, b in (at(x, y) for x, y in points))
+        out.append(f'<polyline points="{line}" fill="none" stroke="{colours[i]}" stroke-width="2"{dash}/>'
+                   f'<text x="{left + width + 10}" y="{top + 20 + 18 * i}" fill="{colours[i]}">{name}</text>')
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join([*out, "</svg>"]) + "\n")
+
+
+def bounds(prompt=128, new=64):
+    """Answers alone, each batch beside what its passes take at least: resident, every layer fetched, and over a
+    link of 4 GB/s."""
+    model, saved, series = generation_model(), [], {"resident": [], "its bound": [], "fetched": [], "4 GB/s": []}
+    device = ("--device-memory", "1GiB", "--resident-blocks", "0", "--slots", "2")
+    legs = {"resident": ((), None), "fetched": (device, None), "4 GB/s": ((*device, "--pace", "h2d=4GB/s"), 4e9)}
+    for batch in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+        rates = machine_rates()
+        got = take_turns({name: (lambda extra=extra: generated(model, batch, prompt, new, extra))
+                          for name, (extra, _) in legs.items()})
+        for name, (_, link) in legs.items():
+            rate = median([x for run in got[name] for x in run["decode"]])
+            least = decode_bounds(model, batch, prompt + new / 2, rates, link)
+            bound = batch / max(least.values())
+            series[name].append((batch, rate))
+            if name == "resident":
+                series["its bound"].append((batch, bound))
+            row(f"batch {batch}, {name}: tokens/s", f"{rate:.1f}", "", f"{rate / bound:.2f} of {max(least, key=least.get)}")
+            saved.append({"batch": batch, "leg": name, "rate": rate, "bound": bound, **least})
+    svg(os.path.join(OUT, "generation.svg"), list(series.items()), "Tokens of answers a second, 286 M llama in bf16")
+    save("bounds", {"rows": saved})
+
+
 def generate(prompt=128, new=64):
     """Prompts and answers together: what a batch takes from its first pass to its last token."""
     model, saved = generation_model(), {}
@@ -681,12 +815,13 @@ def tokenizer():
         f"tokenizers library {other['open_seconds']:.3f}")
 
 
-PARTS = {f.__name__: f for f in (adamw, gemm, few, generate, tokenizer, plan, overlap, early, recompute, mixed, host, pytorch,
-                              deepspeed)}
+PARTS = {f.__name__: f for f in (adamw, gemm, few, generate, bounds, tokenizer, plan, overlap, early, recompute, mixed, host,
+                                 pytorch, deepspeed)}
 
 
 def main():
-    wanted = sys.argv[1:] or list(PARTS)
+    global ledger
+    wanted = [name for name in sys.argv[1:] if name != "--fresh"] or list(PARTS)
     unknown = [name for name in wanted if name not in PARTS]
     if unknown:
         sys.exit(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
@@ -695,8 +830,13 @@ def main():
     if not os.path.exists(os.path.join(PEERS, "bin", "python")):
         print(f"no peers in {PEERS} (bench/peers/setup.sh installs them): left out")
         wanted = [name for name in wanted if name not in ("tokenizer", "pytorch", "deepspeed", "generate")]
-    for name in wanted:
+    ledger = Ledger("--fresh" in sys.argv)
+    if ledger.kept:
+        print(f"going on: {len(ledger.kept)} measurements of the same programs are kept (--fresh: begin anew)")
+    for k, name in enumerate(wanted):
+        ledger.begin(name, k + 1, len(wanted))
         PARTS[name]()
+    ledger.end()
     shutil.rmtree(WORK, ignore_errors=True)
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# bench.sh [PART...]: builds, then measures; the parts are those of bench/compare.py. Results: out/bench.
+# bench.sh [--fresh] [PART...]: builds, then measures; the parts are those of bench/compare.py. Results: out/bench.
+# A run that was stopped goes on where it was, unless the programs have changed since or --fresh is given.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${OC_BUILD:-build}
