@@ -193,7 +193,8 @@ static void marks_obey_weights_and_the_first_wanted(void **state) {
                            "hold nothing of this conversation"));
 }
 
-/* What stands where no answer is asked for, eos say, may begin as the header does. */
+/* What stands where no answer is asked for, eos say, may begin as the header does; behind the last
+ * answer it is trained, as TRL's copies of such templates have it. */
 static void cuts_headers_that_begin_like_what_else_ends_a_text(void **state) {
     (void)state;
     static const char after[] =
@@ -209,9 +210,10 @@ static void cuts_headers_that_begin_like_what_else_ends_a_text(void **state) {
         "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}."
         "{% if add_generation_prompt %}<|assistant|>{% endif %}";
     static const char three[] = "[" U("a") "," A("b") "," U("c") "," A("d") "," A("e") "]";
-    assert_string_equal(trained(after, three, 0), "b<|end|>\n|d<|end|>\n|e<|end|>\n");
-    assert_string_equal(trained(after, "[" A("b") "]", 0), "b<|end|>\n");
-    assert_string_equal(trained(thinks, three, 0), "b<|end|>|d<|end|>|e<|end|>");
+    assert_string_equal(trained(after, three, 0), "b<|end|>\n|d<|end|>\n|e<|end|>\n<|im_end|>");
+    assert_string_equal(trained(after, "[" A("b") "]", 0), "b<|end|>\n<|im_end|>");
+    assert_string_equal(trained(after, "[" A("b") "," U("c") "]", 0), "b<|end|>\n");
+    assert_string_equal(trained(thinks, three, 0), "b<|end|>|d<|end|>|e<|end|><|im_end|>");
     assert_string_equal(trained(inside, three, 0), "b<|end|>|d<|end|>|e<|end|>");
     assert_string_equal(trained(apart, three, 0), "b<|end|>|d<|end|>|e<|end|>");
 }

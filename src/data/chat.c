@@ -574,6 +574,32 @@ static oc_status mark_answers(const oc_chat *c, const oc_conversation *x, size_t
     return OC_OK;
 }
 
+/* The answer that ends the text is trained to its end; NULL: none is. */
+static const oc_render_run *last_answer(const oc_conversation *x, const oc_chat_text *out) {
+    const oc_rendered *r = &out->rendered;
+    if (r->n_runs == 0 || out->n_trained == 0) return NULL;
+    const oc_render_run *last = &r->runs[r->n_runs - 1];
+    bool ends = out->trained[out->n_trained - 1].end == last->end;
+    return ends && last->message + 1 == json_array_size(x->messages) ? last : NULL;
+}
+
+/* What a template writes behind its loop where no answer is asked for, an end of the sequence,
+ * closes the last answer and goes with it, as TRL has it; what stands there in any case does not.
+ */
+static oc_status mark_rest(const oc_chat *c, const oc_conversation *x, oc_chat_text *out,
+                           oc_error *err) {
+    const oc_rendered *r = &out->rendered;
+    const oc_render_run *last = last_answer(x, out);
+    opening o;
+    if (last == NULL || last->end == r->n) return OC_OK;
+    OC_TRY(open_answer(c, x, x->messages, &o, err));
+    size_t left = r->n - last->end;
+    bool always =
+        common(r->text + last->end, left, o.with.text + o.ended, o.with.n - o.ended) == left;
+    oc_rendered_free(&o.with);
+    return always || push(out, last->end, r->n) ? OC_OK : no_memory(err);
+}
+
 static bool is_marked(const oc_rendered *r, size_t i) {
     for (size_t k = 0; k < r->n_runs; k++)
         if (r->runs[k].message == i && r->runs[k].generation) return true;
@@ -605,7 +631,7 @@ static oc_status mark(const oc_chat *c, const oc_conversation *x, size_t first, 
                                         : mark_answers(c, x, first, lost, out, err));
     /* a template may write messages in another order */
     if (out->n_trained > 1) qsort(out->trained, out->n_trained, sizeof *out->trained, by_begin);
-    return OC_OK;
+    return out->rendered.has_generation ? OC_OK : mark_rest(c, x, out, err);
 }
 
 oc_status oc_chat_mark(const oc_chat *c, const oc_conversation *x, size_t first, oc_chat_text *out,
