@@ -139,6 +139,7 @@ static void their_defaults_are_accepted_where_they_are_ours(void **state) {
 
 /* Rows that none of these versions has: names of older ones, and of torch's own scripts. */
 static const char *const older[] = {"per-gpu-eval-batch-size",
+                                    "use-auth-token",
                                     "recipe-checkpoint",
                                     "deepspeed-mpi",
                                     "min-elastic-nodes",
