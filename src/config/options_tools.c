@@ -177,7 +177,6 @@ static const oc_foreign_arg table[] = {
     ONLY("dataset-config-name", off, use_files),
     ONLY("dataset-train-split", "train|none|null|", use_files),
     ONLY("dataset-test-split", "test|validation|none|null|", no_split),
-    ONLY("dataset-dir", "data|none|null|", use_files),
     NONE("media-dir", no_images),
     ONLY("dataset-text-field", "text|none|null|", "rows of text have the key \"text\" (docs/data.md): rename it"),
     NONE("dataset-kwargs", "rows have one of the forms of docs/data.md"),
