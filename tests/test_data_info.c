@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define INFO OC_TEST_DATA "/data/info"
@@ -154,6 +155,22 @@ static void data_is_the_directory_where_none_is_given(void **state) {
     free(got);
 }
 
+static void a_dataset_info_that_nobody_needs_is_not_read(void **state) {
+    (void)state;
+    char here[PATH_MAX], dir[] = "/tmp/oc-info-XXXXXX";
+    assert_non_null(getcwd(here, sizeof here));
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(chdir(dir), 0);
+    assert_int_equal(mkdir("data", 0700), 0);
+    assert_int_equal(oc_fs_write_atomic("data/dataset_info.json", "{", 1, &error), OC_OK);
+    free(said_of(INFO "/good_plain.expected.jsonl", NULL));
+    refused("good_plain", NULL, "data/dataset_info.json:1");
+    assert_int_equal(unlink("data/dataset_info.json"), 0);
+    assert_int_equal(rmdir("data"), 0);
+    assert_int_equal(chdir(here), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_a_name_are_what_llama_factory_makes_of_them),
@@ -161,6 +178,7 @@ int main(void) {
         cmocka_unit_test(entries_that_cannot_be_read_here_are_refused_with_what_to_do),
         cmocka_unit_test(a_text_file_has_no_columns),
         cmocka_unit_test(a_row_that_the_entry_does_not_fit_is_told_by_line),
+        cmocka_unit_test(a_dataset_info_that_nobody_needs_is_not_read),
         cmocka_unit_test(data_is_the_directory_where_none_is_given),
     };
     return cmocka_run_group_tests(tests, open_it, close_it);

@@ -245,10 +245,17 @@ oc_status oc_data_files_list(oc_data_files *out, const char *path, oc_error *err
     return find(out, &path, 1, &none, err);
 }
 
+static bool all_are_there(const char *const *paths, int32_t n) {
+    struct stat st;
+    for (int32_t i = 0; i < n; i++)
+        if (stat(paths[i], &st) != 0) return false;
+    return true;
+}
+
 oc_status oc_data_files_find(oc_data_files *out, const char *const *paths, int32_t n,
                              const char *info_dir, oc_error *err) {
-    oc_data_info info;
-    OC_TRY(oc_info_open(&info, info_dir, err));
+    oc_data_info info = {.root = NULL};
+    if (info_dir != NULL || !all_are_there(paths, n)) OC_TRY(oc_info_open(&info, info_dir, err));
     oc_status s = find(out, paths, n, &info, err);
     oc_info_close(&info);
     return s;
