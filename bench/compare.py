@@ -189,7 +189,7 @@ class Ledger:
 
     def __init__(self, fresh):
         self.path = os.path.join(OUT, "turns.jsonl")
-        self.kept, self.part, self.number, self.of = {}, "", 0, ""
+        self.kept, self.part, self.number, self.of, self.inside = {}, "", 0, "", False
         lines = []
         if not fresh and os.path.exists(self.path):
             with open(self.path, encoding="utf-8") as file:
@@ -203,12 +203,16 @@ class Ledger:
 
     @staticmethod
     def settings():
+        peers = os.path.join(ROOT, "bench", "peers")
+        paths = [os.path.join(BUILD, name) for name in sorted(os.listdir(BUILD)) if name == "outcore" or name.startswith("bench_")]
+        paths += [__file__] + [os.path.join(peers, name) for name in sorted(os.listdir(peers)) if name.endswith(".py")]
         programs = hashlib.sha256()
-        for name in sorted(os.listdir(BUILD)):
-            if name == "outcore" or name.startswith("bench_"):
-                with open(os.path.join(BUILD, name), "rb") as file:
+        for path in paths + ([BASELINE] if BASELINE else []):
+            if os.path.isfile(path):
+                with open(path, "rb") as file:
                     programs.update(file.read())
-        return {"programs": programs.hexdigest(), "threads": THREADS, "rounds": ROUNDS, "steps": STEPS, "peers": PEERS}
+        return {"programs": programs.hexdigest(), "threads": THREADS, "rounds": ROUNDS, "steps": STEPS, "peers": PEERS,
+                "baseline": BASELINE, **{name: os.environ.get(name) for name in ("OC_HOST_STEPS", "OC_TOKENIZER")}}
 
     def begin(self, part, k, n):
         self.part, self.number, self.of = part, 0, f"{k} of {n}"
@@ -216,24 +220,39 @@ class Ledger:
         print(f"\n{part} (part {k} of {n}): {about}", flush=True)
 
     def take(self, what, measure):
+        """Measures once; what is measured within a measurement is a part of it. What failed is tried again."""
+        if self.inside:
+            return measure()
         self.number += 1
         key = f"{self.part} {self.number} {what}"
         if key in self.kept:
             return self.kept[key]
+        self.inside = True
+        try:
+            value = self.tell(what, measure)
+        finally:
+            self.inside = False
+        if not (isinstance(value, dict) and "failed" in value):
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(json.dumps([key, value]) + "\n")
+        return json.loads(json.dumps(value))
+
+    def skip(self):
+        """Keeps the places of what follows."""
+        self.number += not self.inside
+
+    def tell(self, what, measure):
         done, started = threading.Event(), time.monotonic()
 
-        def tell():
+        def lines():
             while not done.wait(30):
                 print(f"  .. {self.part} ({self.of}): {what}, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
 
-        threading.Thread(target=tell, daemon=True).start()
+        threading.Thread(target=lines, daemon=True).start()
         try:
-            value = measure()
+            return measure()
         finally:
             done.set()
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps([key, value]) + "\n")
-        return json.loads(json.dumps(value))
 
     def end(self):
         os.remove(self.path)
@@ -248,6 +267,7 @@ def take_turns(legs, rounds=ROUNDS):
     for k in range(rounds):
         for name, leg in legs.items():
             if results[name] and "failed" in results[name][-1]:
+                ledger.skip()
                 continue
             results[name].append(ledger.take(f"{name}, turn {k + 1} of {rounds}", leg))
     return results
@@ -400,7 +420,7 @@ def host():
          "--json", *extra], capture_output=True, text=True, check=True)
     plan = json.loads(planned.stdout)
     steps = int(os.environ.get("OC_HOST_STEPS", "2"))
-    result = outcore(folder, *shape, accum=4, steps=steps, extra=extra)
+    result = ledger.take("the run", lambda: outcore(folder, *shape, accum=4, steps=steps, extra=extra))
     step = median(result["seconds"])
     bytes_planned = {tier: plan["tiers"][tier]["bytes"] for tier in ("device", "host")}
     row("host: llama of Qwen3-0.6B's shape, bf16, 4 x 512 tokens: s", f"{step:.1f}", "",
@@ -584,13 +604,12 @@ def bench_program(name, *arguments):
 
 def adamw():
     """bench_adamw interleaves ours and the kernel without arithmetic; DeepSpeed takes turns."""
-    millions, ratios = 64, []
+    millions = 64
 
     def ours():
         lines = bench_program("bench_adamw", THREADS, millions, 7)
         found = re.search(r"outcore .* ([0-9.]+) M parameters/s +([0-9.]+) of the streams", lines)
-        ratios.append(float(found[2]))
-        return {"seconds": [millions / float(found[1])], "lines": lines.split("\n")}
+        return {"seconds": [millions / float(found[1])], "of_streams": float(found[2]), "lines": lines.split("\n")}
 
     def theirs(**more):
         return lambda: peer("deepspeed_adam.py", millions=millions, steps=7, **more)
@@ -598,6 +617,7 @@ def adamw():
     results = take_turns({"outcore": ours, "DeepSpeed": theirs(),
                           "DeepSpeed + copy": theirs(copy=True)}, rounds=ROUNDS + 1)
     rate = millions * 1e6 / seconds(results["outcore"])
+    ratios = [r["of_streams"] for r in results["outcore"]]
     save("adamw", {"of_streams": ratios, "results": results})
     row("adamw: ours / same streams without arithmetic", f"{median(ratios):.2f}", ">= 0.9",
         f"{rate / 1e6:.0f} M parameters/s, 30 bytes each, fp32 g + bf16 copy")
@@ -632,9 +652,10 @@ def generation_model():
                     tie_word_embeddings=False)
     model = os.path.join(WORK, "llama-300m-bf16")
     if not os.path.exists(os.path.join(model, "model.safetensors")):
-        subprocess.run([os.path.join(BUILD, "outcore"), "train", "--init", folder, "--tokenizer", "bytes",
-                        "--data", text(), "--output", model, "--dtype", "bf16", "--max-steps", "1",
-                        "--lr", "1e-9", "--seq-length", "64", "--quiet"], check=True, stdout=subprocess.DEVNULL)
+        command = [os.path.join(BUILD, "outcore"), "train", "--init", folder, "--tokenizer", "bytes", "--data", text(),
+                   "--output", model, "--overwrite", "--dtype", "bf16", "--max-steps", "1", "--lr", "1e-9", "--seq-length",
+                   "64", "--quiet"]
+        ledger.tell("a model", lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
     return model
 
 
@@ -841,4 +862,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same line goes on where it was, --fresh begins anew")

@@ -139,6 +139,7 @@ static void their_defaults_are_accepted_where_they_are_ours(void **state) {
 
 /* Rows that none of these versions has: names of older ones, and of torch's own scripts. */
 static const char *const older[] = {"per-gpu-eval-batch-size",
+                                    "use-auth-token",
                                     "recipe-checkpoint",
                                     "deepspeed-mpi",
                                     "min-elastic-nodes",
@@ -231,6 +232,20 @@ static void pasted_lines_set_what_they_say(void **state) {
             if (!strstr(notes_text, w)) fail_msg("\"%s\" is not said: %s", w, notes_text);
         oc_config_free(c);
     }
+}
+
+static void names_of_data_sets_go_with_their_directory(void **state) {
+    (void)state;
+    oc_config *c = parsed("--model m --dataset org/one two --dataset_dir sets --output o");
+    assert_string_equal(c->data[0], "org/one");
+    assert_string_equal(c->dataset_dir, "sets");
+    assert_int_equal(oc_config_resolve(c, 1, NULL, &error), OC_OK);
+    oc_config_free(c);
+    assert_int_equal(parse(&c, OC_CMD_EVAL, "--model m --data one --dataset-dir d --scores s"),
+                     OC_OK);
+    assert_int_equal(oc_config_resolve(c, 1, NULL, &error), OC_E_INVALID);
+    assert_non_null(strstr(error.message, "not a name of --dataset-dir d"));
+    oc_config_free(c);
 }
 
 static void what_asks_for_something_else_is_refused_all_at_once(void **state) {
@@ -429,6 +444,7 @@ int main(void) {
         cmocka_unit_test(their_defaults_are_accepted_where_they_are_ours),
         cmocka_unit_test(every_row_is_an_argument_that_some_tool_has),
         cmocka_unit_test(pasted_lines_set_what_they_say),
+        cmocka_unit_test(names_of_data_sets_go_with_their_directory),
         cmocka_unit_test(what_asks_for_something_else_is_refused_all_at_once),
         cmocka_unit_test(the_line_and_its_file_are_told_together),
         cmocka_unit_test(switches_mean_what_they_mean_there),

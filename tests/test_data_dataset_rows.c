@@ -609,22 +609,22 @@ static void refuses_a_directory_without_data(void **state) {
     text_dir d;
     char path[300];
     oc_error err;
-    oc_data_files files = {NULL, 0};
+    oc_data_files files = {.n = 0};
     text_dir_init(&d);
     const char *dir = d.dir;
-    assert_int_equal(oc_data_files_find(&files, &dir, 1, &err), OC_E_INVALID);
+    assert_int_equal(oc_data_files_find(&files, &dir, 1, NULL, &err), OC_E_INVALID);
     assert_non_null(strstr(err.message, "holds no data file"));
     put(d.dir, "a.parquet", "x", 1);
-    assert_int_equal(oc_data_files_find(&files, &dir, 1, &err), OC_E_INVALID);
+    assert_int_equal(oc_data_files_find(&files, &dir, 1, NULL, &err), OC_E_INVALID);
     assert_non_null(strstr(err.message, "a.parquet"));
     snprintf(path, sizeof path, "%s/loop", d.dir);
     put(d.dir, "a.txt", "x", 1);
     assert_int_equal(symlink(d.dir, path), 0);
-    assert_int_equal(oc_data_files_find(&files, &dir, 1, &err), OC_E_INVALID);
+    assert_int_equal(oc_data_files_find(&files, &dir, 1, NULL, &err), OC_E_INVALID);
     assert_non_null(strstr(err.message, "loop leads back"));
     unlink(path);
     assert_int_equal(symlink("/nowhere/a.txt", path), 0);
-    assert_int_equal(oc_data_files_find(&files, &dir, 1, &err), OC_E_IO);
+    assert_int_equal(oc_data_files_find(&files, &dir, 1, NULL, &err), OC_E_IO);
     assert_non_null(strstr(err.message, "/loop"));
     assert_null(files.paths);
     remove_folder(d.dir);
@@ -635,7 +635,7 @@ static void refuses_directories_without_end(void **state) {
     text_dir d;
     char path[300];
     oc_error err;
-    oc_data_files files = {NULL, 0};
+    oc_data_files files = {.n = 0};
     text_dir_init(&d);
     const char *dir = d.dir;
     size_t n = (size_t)snprintf(path, sizeof path, "%s", d.dir);
@@ -643,7 +643,7 @@ static void refuses_directories_without_end(void **state) {
         n += (size_t)snprintf(path + n, sizeof path - n, "/x");
         assert_int_equal(mkdir(path, 0700), 0);
     }
-    assert_int_equal(oc_data_files_find(&files, &dir, 1, &err), OC_E_INVALID);
+    assert_int_equal(oc_data_files_find(&files, &dir, 1, NULL, &err), OC_E_INVALID);
     assert_non_null(strstr(err.message, "nested deeper"));
     remove_folder(d.dir);
 }

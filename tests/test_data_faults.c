@@ -159,28 +159,43 @@ static void ignore(void *arg, oc_log_level level, const char *line) {
     (void)line;
 }
 
-static void sweep(const oc_tokenizer *t, const char *text) {
-    text_dir d;
+static oc_status visit(const oc_tokenizer *t, const char *name, const char *info_dir, sum *out,
+                       oc_error *err) {
+    oc_data_files files;
+    OC_TRY(oc_data_files_find(&files, &name, 1, info_dir, err));
+    const oc_dataset_spec spec = {.paths = (const char *const *)files.paths,
+                                  .columns = files.columns,
+                                  .n_paths = files.n,
+                                  .tokenizer = t,
+                                  .vocab = oc_tokenizer_vocab(t)};
+    oc_status s = oc_dataset_visit(&spec, add, out, err);
+    oc_data_files_release(&files);
+    return s;
+}
+
+static void sweep(const oc_tokenizer *t, const char *name, const char *info_dir) {
     oc_error err;
-    text_dir_init(&d);
-    const char *path = text_dir_put(&d, "x.jsonl", text, strlen(text));
-    const oc_dataset_spec spec = {
-        .paths = &path, .n_paths = 1, .tokenizer = t, .vocab = oc_tokenizer_vocab(t)};
     sum want = {0, 0};
-    if (oc_dataset_visit(&spec, add, &want, &err) != OC_OK) fail_msg("%s", err.message);
+    if (visit(t, name, info_dir, &want, &err) != OC_OK) fail_msg("%s", err.message);
     for (long i = 1;; i++) {
         sum got = {0, 0};
         err = (oc_error){OC_OK, ""};
         calls = 0;
         fail_at = i;
-        oc_status s = oc_dataset_visit(&spec, add, &got, &err);
+        oc_status s = visit(t, name, info_dir, &got, &err);
         fail_at = 0;
         if (s == OC_OK && (got.hash != want.hash || got.rows != want.rows))
-            fail_msg("%ld: another result\n%s", i, text);
-        if (s != OC_OK && *err.message == 0) fail_msg("%ld: fails in silence", i);
+            fail_msg("%s, %ld: another result", name, i);
+        if (s != OC_OK && *err.message == 0) fail_msg("%s, %ld: fails in silence", name, i);
         if (calls < i) break;
         assert_true(i < 100000);
     }
+}
+
+static void sweep_text(const oc_tokenizer *t, const char *text) {
+    text_dir d;
+    text_dir_init(&d);
+    sweep(t, text_dir_put(&d, "x.jsonl", text, strlen(text)), NULL);
     text_dir_release(&d);
 }
 
@@ -189,10 +204,22 @@ static void rows_survive_every_failing_allocation(void **state) {
     if (!FAILS) skip();
     oc_tokenizer *t = open_tokenizer();
     oc_log_set_sink(ignore, NULL);
-    sweep(t, rows);
-    sweep(t, ids);
-    sweep(t, pairs);
-    sweep(t, shared);
+    sweep_text(t, rows);
+    sweep_text(t, ids);
+    sweep_text(t, pairs);
+    sweep_text(t, shared);
+    oc_log_set_sink(NULL, NULL);
+    oc_tokenizer_close(t);
+}
+
+static void names_of_data_sets_survive_every_failing_allocation(void **state) {
+    (void)state;
+    if (!FAILS) skip();
+    oc_tokenizer *t = open_tokenizer();
+    oc_log_set_sink(ignore, NULL);
+    sweep(t, "good_plain,good_tags", OC_TEST_DATA "/data/info");
+    sweep(t, "good_columns", OC_TEST_DATA "/data/info");
+    sweep(t, "good_sharegpt", OC_TEST_DATA "/data/info");
     oc_log_set_sink(NULL, NULL);
     oc_tokenizer_close(t);
 }
@@ -201,6 +228,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_template_survives_every_failing_allocation),
         cmocka_unit_test(rows_survive_every_failing_allocation),
+        cmocka_unit_test(names_of_data_sets_survive_every_failing_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -535,13 +535,13 @@ static void what_describes_data_is_left_out_of_a_directory(void **state) {
     const char *const paths[] = {d.dir};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         (void)text_dir_put(&d, others[i], "{\"a\":1}", 7);
-    assert_int_not_equal(oc_data_files_find(&files, paths, 1, &err), OC_OK);
+    assert_int_not_equal(oc_data_files_find(&files, paths, 1, NULL, &err), OC_OK);
     assert_non_null(strstr(err.message, "holds no data file"));
     (void)text_dir_put(&d, "read.jsonl", "{}", 2);
     (void)text_dir_put(&d, "readme_rows.jsonl", "{}", 2);
     logged[0] = 0;
     oc_log_set_sink(keep_log, NULL);
-    if (oc_data_files_find(&files, paths, 1, &err) != OC_OK) fail_msg("%s", err.message);
+    if (oc_data_files_find(&files, paths, 1, NULL, &err) != OC_OK) fail_msg("%s", err.message);
     oc_log_set_sink(NULL, NULL);
     assert_int_equal(files.n, 2);
     assert_non_null(strstr(logged, "5 other files are left out"));

@@ -347,13 +347,20 @@ static oc_status print_labels(void *arg, const oc_row *row, oc_error *err) {
 }
 
 static oc_status run_data(work *w, oc_error *err) {
-    const oc_dataset_spec spec = {.paths = (const char *const *)w->config->data,
-                                  .n_paths = w->config->n_data,
+    const oc_config *c = w->config;
+    oc_data_files files;
+    OC_TRY(
+        oc_data_files_find(&files, (const char *const *)c->data, c->n_data, c->dataset_dir, err));
+    const oc_dataset_spec spec = {.paths = (const char *const *)files.paths,
+                                  .columns = files.columns,
+                                  .n_paths = files.n,
                                   .tokenizer = w->tokenizer,
                                   .vocab = oc_tokenizer_vocab(w->tokenizer),
                                   .drop_lost = w->config->lost_messages == OC_LOST_DROP,
                                   .memory = oc_mem_available()};
-    return oc_dataset_visit(&spec, print_labels, w, err);
+    oc_status s = oc_dataset_visit(&spec, print_labels, w, err);
+    oc_data_files_release(&files);
+    return s;
 }
 
 static oc_status run(work *w, oc_error *err) {

@@ -70,10 +70,10 @@ void oc_config_free(oc_config *c) {
     release_list(&c->train_only, &c->n_train_only);
     release_list(&c->gen.prompts, &c->gen.n_prompts);
     release_list(&c->gen.stops, &c->gen.n_stops);
-    char *const texts[] = {c->path,        c->model_dir,   c->init_dir, c->output,
-                           c->tokenizer,   c->config_file, c->log_path, c->trace_path,
-                           c->resume_path, c->nvme_path,   c->text,     c->input,
-                           c->messages,    c->gen.system,  c->scores};
+    char *const texts[] = {c->dataset_dir, c->path,        c->model_dir,   c->init_dir,
+                           c->output,      c->tokenizer,   c->config_file, c->log_path,
+                           c->trace_path,  c->resume_path, c->nvme_path,   c->text,
+                           c->input,       c->messages,    c->gen.system,  c->scores};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free(texts[i]);
     free(c);
@@ -269,6 +269,10 @@ static oc_status check_scores(const oc_config *c, oc_error *err) {
     if (c->n_data != 1)
         return oc_fail(err, OC_E_INVALID, "--scores takes the rows of one --data file, not of %d",
                        c->n_data);
+    if (c->dataset_dir)
+        return oc_fail(err, OC_E_INVALID,
+                       "--scores takes a file of rows, not a name of --dataset-dir %s",
+                       c->dataset_dir);
     if (c->resume_path)
         return oc_fail(err, OC_E_INVALID,
                        "--resume %s: the rows of --scores are gone on with; leave \"%s\" out",
@@ -389,8 +393,10 @@ oc_status oc_config_resolve(oc_config *c, int32_t world, FILE *notes, oc_error *
         return find_model(c, notes, err);
     }
     OC_TRY(check_model_and_data(c, err));
-    OC_TRY(check_paths(c->data, c->n_data, "data", err));
-    OC_TRY(check_paths(c->eval_data, c->n_eval_data, "eval-data", err));
+    if (!c->dataset_dir) {
+        OC_TRY(check_paths(c->data, c->n_data, "data", err));
+        OC_TRY(check_paths(c->eval_data, c->n_eval_data, "eval-data", err));
+    }
     OC_TRY(check_values(c, world, err));
     OC_TRY(check_scores(c, err));
     OC_TRY(find_model(c, notes, err));

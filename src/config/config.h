@@ -76,6 +76,7 @@ typedef struct oc_config {
     int32_t n_freeze;
     char **train_only;
     int32_t n_train_only;
+    char *dataset_dir; /* data and eval_data may be names of its dataset_info.json */
     char *output;
     char *scores;    /* eval: a file of each row's log-likelihood */
     char *tokenizer; /* "bytes" or a directory; NULL: the model's */

@@ -70,6 +70,8 @@ static const oc_option table[] = {
         "start from random weights for this config.json"),
     ROW("data", "train-file data-path dataset-name dataset datasets dataset-path pretraining-dataset dataset.source dataset.data-files", OC_T_TEXTS, data, RUNS | TOKENIZE, 0, 0, NULL, model, "PATH...",
         "files or directories: .jsonl, .json, .txt, also .gz or .zst; docs/data.md has the rows"),
+    ROW("dataset-dir", "", OC_T_TEXT, dataset_dir, RUNS | TOKENIZE, 0, 0, NULL, model, "DIR",
+        "names of --data are those of DIR/dataset_info.json; default: data, if there is one"),
     ROW("eval-data", "validation-file eval-data-path eval-dataset test-datasets eval-file", OC_T_TEXTS, eval_data, STEPS, 0, 0, NULL, model, "PATH...",
         "data to evaluate on during training"),
     ROW("tokenizer", "tokenizer-name tokenizer-name-or-path tokenizer-path tokenizer-config", OC_T_TEXT, tokenizer, ALL_RUNS | TOKENIZE, 0, 0, NULL, model, "bytes|DIR",

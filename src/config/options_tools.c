@@ -36,9 +36,11 @@ static const char no_cut[] = "all rows are used: cut the file, as with head -n";
 static const char no_split[] = "give a file of its own with --eval-data";
 static const char no_tokens[] =
     "tokenizer_config.json of the model says so: change it there, or give --tokenizer DIR";
+static const char use_tokenizer[] = "use --tokenizer DIR, with its tokenizer.json";
 static const char no_template[] =
     "a chat goes through the template of the model's tokenizer_config.json: put it there";
 static const char use_log[] = "--log FILE.jsonl has every step";
+static const char show_rows[] = "outcore tokenize --data FILE --show-labels shows what is trained";
 static const char use_trace[] = "use --trace FILE.json";
 static const char use_config[] = "change it in config.json";
 static const char use_files[] = "--data takes the files themselves";
@@ -77,7 +79,9 @@ static const oc_foreign_arg table[] = {
     IDLE("tokenizer-type", "tokenizer.json says how text is cut"),
     IDLE("tokenizer-save-jinja-files", "tokenizer files are copied as they are"),
     NONE("tokenizer-use-mistral-common", "tokenizer.json is read"),
-    ONLY("tokenizer.path", off, "use --tokenizer DIR, with its tokenizer.json"),
+    ONLY("tokenizer.path", off, use_tokenizer),
+    ONLY("tokenizer.vocab-path", off, use_tokenizer),
+    ONLY("tokenizer.merges-*", off, use_tokenizer),
     ONLY("model-revision", "main|none|null|", "give the directory of that snapshot with --model"),
     ONLY("revision-of-model", "main|none|null|", "give the directory of that snapshot with --model"),
     NONE("base-model-config", "config.json stands in the directory of --model"),
@@ -173,7 +177,6 @@ static const oc_foreign_arg table[] = {
     ONLY("dataset-config-name", off, use_files),
     ONLY("dataset-train-split", "train|none|null|", use_files),
     ONLY("dataset-test-split", "test|validation|none|null|", no_split),
-    ONLY("dataset-dir", "data|none|null|", use_files),
     NONE("media-dir", no_images),
     ONLY("dataset-text-field", "text|none|null|", "rows of text have the key \"text\" (docs/data.md): rename it"),
     NONE("dataset-kwargs", "rows have one of the forms of docs/data.md"),
@@ -210,6 +213,7 @@ static const oc_foreign_arg table[] = {
     ONLY("chat-template", "tokenizer_default|none|null|", no_template),
     NONE("chat-template-*", no_template),
     NONE("default-system*", no_template),
+    NONE("prompter", no_template),
     NONE("tool-format", no_template),
     NONE("preserve-thinking", no_template),
     ONLY("enable-thinking", "true|1|none|null|", no_template),
@@ -426,6 +430,11 @@ static const oc_foreign_arg table[] = {
     NONE("use-kt", no_experts),
     IDLE("kt-*", no_experts),
     NONE("strict", "every option is checked"),
+    IDLE("debug-text-only", show_rows),
+    IDLE("debug-num-examples", show_rows),
+    NONE("sweep", "give each run its line"),
+    NONE("cloud", "training runs on this machine"),
+    NONE("shard", "a model is saved in files of a size that others read"),
 
     /* ---- launchers ---- */
     ONLY("num-gpus", one, more_ranks),

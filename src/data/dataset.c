@@ -27,18 +27,26 @@ static oc_status check_spec(const oc_dataset_spec *spec, oc_error *err) {
     return OC_OK;
 }
 
+static oc_status read_path(oc_rows *rows, const char *path, const oc_columns *columns,
+                           oc_error *err) {
+    oc_data_files files = {.n = 0};
+    oc_status s = oc_data_files_list(&files, path, err);
+    for (int32_t i = 0; s == OC_OK && i < files.n; i++)
+        s = oc_rows_read(rows, files.paths[i], columns, err);
+    oc_data_files_release(&files);
+    return s;
+}
+
 static oc_status read_all(oc_rows *rows, const oc_dataset_spec *spec, oc_error *err) {
-    oc_data_files files = {NULL, 0};
-    oc_status s = oc_data_files_find(&files, spec->paths, spec->n_paths, err);
+    oc_status s = OC_OK;
     rows->encoder.tokenizer = spec->tokenizer;
     rows->encoder.vocab = spec->vocab;
     rows->encoder.drop_lost = spec->drop_lost;
     rows->memory = spec->memory;
-    for (int32_t i = 0; s == OC_OK && i < files.n; i++)
-        s = oc_rows_read(rows, files.paths[i], err);
+    for (int32_t i = 0; s == OC_OK && i < spec->n_paths; i++)
+        s = read_path(rows, spec->paths[i], spec->columns ? spec->columns[i] : NULL, err);
     if (s == OC_OK) oc_notes_say(&rows->encoder.notes);
     oc_encoder_release(&rows->encoder);
-    oc_data_files_release(&files);
     return s;
 }
 

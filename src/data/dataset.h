@@ -32,8 +32,12 @@
 /* A tokenizer as the data set sees it; text/tokenizer.h makes them. */
 typedef struct oc_tokenizer oc_tokenizer;
 
+/* What a file's columns are called, where they have names of their own. */
+typedef struct oc_columns oc_columns;
+
 typedef struct oc_dataset_spec {
-    const char *const *paths; /* files and directories, see oc_data_files_find() */
+    const char *const *paths;         /* files and directories, see oc_data_files_find() */
+    const oc_columns *const *columns; /* of each path; NULL, or one that is: keys as above */
     int32_t n_paths;
     const oc_tokenizer *tokenizer; /* borrowed; NULL: rows of input_ids only */
     int64_t vocab;                 /* ids outside [0, vocab) are refused, named by file and line */
@@ -88,14 +92,18 @@ uint64_t oc_dataset_order(uint64_t seed, uint64_t epoch, uint64_t i, uint64_t n,
 
 /* The files that paths stand for: a file itself, a directory all data files below it, sorted by
  * path; hidden ones are left out, other endings and what describes data (dataset_info.json, README)
- * are named in one log line. A directory without a data file is refused. */
+ * are named in one log line. A directory without a data file is refused. What is no path, and with
+ * info_dir given what is both, are names of INFO_DIR/dataset_info.json with ',' between
+ * (LLaMA-Factory's); info_dir NULL: of data/dataset_info.json, where there is one. */
 typedef struct oc_data_files {
     char **paths;
+    const oc_columns **columns; /* of each path, NULL: keys as above */
     int32_t n;
+    oc_columns *owned;
 } oc_data_files;
 
 OC_NODISCARD oc_status oc_data_files_find(oc_data_files *out, const char *const *paths, int32_t n,
-                                          oc_error *err);
+                                          const char *info_dir, oc_error *err);
 /* Whether all are of a kind that is read, and can be opened. */
 OC_NODISCARD oc_status oc_data_files_check(const oc_data_files *f, oc_error *err);
 void oc_data_files_release(oc_data_files *f);

@@ -22,6 +22,7 @@ typedef struct folder {
 
 typedef struct search {
     oc_data_files *out;
+    const oc_columns *columns; /* of the files that are found now */
     size_t room;
     uint64_t others; /* files of unknown endings */
     char *named[NAMED];
@@ -68,20 +69,29 @@ static oc_status no_memory(const char *path, oc_error *err) {
     return oc_fail(err, OC_E_MEMORY, "%s: no memory for the names of its files", path);
 }
 
+static bool grow(oc_data_files *f, size_t room) {
+    char **paths = f->n < INT32_MAX / 2 ? realloc(f->paths, room * sizeof *paths) : NULL;
+    if (paths == NULL) return false;
+    f->paths = paths;
+    const oc_columns **columns = realloc(f->columns, room * sizeof *columns);
+    if (columns == NULL) return false;
+    f->columns = columns;
+    return true;
+}
+
 /* Takes path over. */
 static oc_status add(search *s, char *path, oc_error *err) {
     oc_data_files *f = s->out;
     if ((size_t)f->n == s->room) {
         size_t room = s->room == 0 ? 16 : 2 * s->room;
-        char **paths = f->n < INT32_MAX / 2 ? realloc(f->paths, room * sizeof *paths) : NULL;
-        if (paths == NULL) {
+        if (!grow(f, room)) {
             oc_status st = no_memory(path, err);
             free(path);
             return st;
         }
-        f->paths = paths;
         s->room = room;
     }
+    f->columns[f->n] = s->columns;
     f->paths[f->n++] = path;
     return OC_OK;
 }
@@ -174,21 +184,55 @@ static oc_status expand(search *s, const char *dir, oc_error *err) {
     return r;
 }
 
-oc_status oc_data_files_find(oc_data_files *out, const char *const *paths, int32_t n,
-                             oc_error *err) {
-    oc_data_files found = {NULL, 0};
-    search s = {.out = &found};
-    oc_status r = OC_OK;
-    for (int32_t i = 0; i < n && r == OC_OK; i++) {
-        struct stat st;
-        char *path;
-        if (stat(paths[i], &st) == 0 && S_ISDIR(st.st_mode))
-            r = expand(&s, paths[i], err);
-        else if ((path = strdup(paths[i])) == NULL)
-            r = no_memory(paths[i], err);
-        else
-            r = add(&s, path, err);
+static oc_status take_path(search *s, const char *path, oc_error *err) {
+    struct stat st;
+    char *copy;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return expand(s, path, err);
+    copy = strdup(path);
+    return copy != NULL ? add(s, copy, err) : no_memory(path, err);
+}
+
+static oc_status take_name(search *s, const oc_data_info *info, const char *name, size_t n,
+                           oc_error *err) {
+    oc_columns *columns = NULL;
+    char *path = NULL;
+    OC_TRY(oc_info_find(info, name, n, &path, &columns, err));
+    oc_log(OC_LOG_INFO, "data: %.*s of %s is %s", (int)n, name, info->file, path);
+    columns->next = s->out->owned;
+    s->out->owned = columns;
+    s->columns = columns;
+    oc_status r = take_path(s, path, err);
+    s->columns = NULL;
+    free(path);
+    return r;
+}
+
+/* "one,two" */
+static oc_status take_names(search *s, const oc_data_info *info, const char *names, oc_error *err) {
+    for (const char *name = names; name != NULL;) {
+        size_t n = strcspn(name, ",");
+        OC_TRY(take_name(s, info, name, n, err));
+        name = name[n] == ',' ? name + n + 1 : NULL;
     }
+    return OC_OK;
+}
+
+static oc_status take_all(search *s, const char *const *paths, int32_t n, const oc_data_info *info,
+                          oc_error *err) {
+    for (int32_t i = 0; i < n; i++) {
+        if (oc_info_means(info, paths[i]))
+            OC_TRY(take_names(s, info, paths[i], err));
+        else
+            OC_TRY(take_path(s, paths[i], err));
+    }
+    return OC_OK;
+}
+
+static oc_status find(oc_data_files *out, const char *const *paths, int32_t n,
+                      const oc_data_info *info, oc_error *err) {
+    oc_data_files found = {.n = 0};
+    search s = {.out = &found};
+    oc_status r = take_all(&s, paths, n, info, err);
     if (r == OC_OK)
         *out = found;
     else
@@ -196,9 +240,36 @@ oc_status oc_data_files_find(oc_data_files *out, const char *const *paths, int32
     return r;
 }
 
+oc_status oc_data_files_list(oc_data_files *out, const char *path, oc_error *err) {
+    const oc_data_info none = {.root = NULL};
+    return find(out, &path, 1, &none, err);
+}
+
+static bool all_are_there(const char *const *paths, int32_t n) {
+    struct stat st;
+    for (int32_t i = 0; i < n; i++)
+        if (stat(paths[i], &st) != 0) return false;
+    return true;
+}
+
+oc_status oc_data_files_find(oc_data_files *out, const char *const *paths, int32_t n,
+                             const char *info_dir, oc_error *err) {
+    oc_data_info info = {.root = NULL};
+    if (info_dir != NULL || !all_are_there(paths, n)) OC_TRY(oc_info_open(&info, info_dir, err));
+    oc_status s = find(out, paths, n, &info, err);
+    oc_info_close(&info);
+    return s;
+}
+
 void oc_data_files_release(oc_data_files *f) {
     for (int32_t i = 0; i < f->n; i++)
         free(f->paths[i]);
+    while (f->owned != NULL) {
+        oc_columns *next = f->owned->next;
+        oc_columns_free(f->owned);
+        f->owned = next;
+    }
     free(f->paths);
-    *f = (oc_data_files){NULL, 0};
+    free(f->columns);
+    *f = (oc_data_files){.n = 0};
 }

@@ -2,11 +2,12 @@
  * rooms.
  *
  *   rows    (rows.c)    read files row by row
- *   encoder (encode.c, ids.c, forms.c, keys.c, convert.c)
- *                               check a row and make it ids and labels; knows nothing of sequences
- *   notes   (notes.c)   what is said once of all rows
- *   packer  (pack.c)    places documents; holds at most one sequence of a document
- *   spool   (spool.c)   fixed-size records in an unlinked file */
+ *   columns (info.c, columns.c)
+ *                               what a file's columns are called, where they have names of their
+ * own encoder (encode.c, ids.c, forms.c, keys.c, convert.c) check a row and make it ids and labels;
+ * knows nothing of sequences notes   (notes.c)   what is said once of all rows packer  (pack.c)
+ * places documents; holds at most one sequence of a document spool   (spool.c)   fixed-size records
+ * in an unlinked file */
 #ifndef OC_DATA_INTERNAL_H
 #define OC_DATA_INTERNAL_H
 
@@ -205,10 +206,71 @@ typedef struct oc_turns {
 OC_NODISCARD oc_status oc_convert_turns(const json_t *row, const char *key, const char *where,
                                         oc_turns *out, oc_error *err);
 
+/* ---- columns (columns.c) ---- */
+
+typedef enum oc_column {
+    OC_COLUMN_PROMPT,
+    OC_COLUMN_QUERY,
+    OC_COLUMN_RESPONSE,
+    OC_COLUMN_HISTORY,
+    OC_COLUMN_MESSAGES,
+    OC_COLUMN_SYSTEM,
+    OC_COLUMN_TOOLS,
+    OC_COLUMNS
+} oc_column;
+
+/* Keys of a turn, then speakers. */
+typedef enum oc_tag {
+    OC_TAG_ROLE,
+    OC_TAG_CONTENT,
+    OC_TAG_USER,
+    OC_TAG_ASSISTANT,
+    OC_TAG_OBSERVATION,
+    OC_TAG_FUNCTION,
+    OC_TAG_SYSTEM,
+    OC_TAGS
+} oc_tag;
+
+/* What a file's columns are called. */
+struct oc_columns {
+    struct oc_columns *next;                       /* of a list of those that are owned */
+    json_t *entry;                                 /* names are borrowed from it */
+    bool chat;                                     /* messages; else prompts and responses */
+    const char *column[OC_COLUMNS], *tag[OC_TAGS]; /* NULL: there is none */
+};
+
+/* Of the entry `name` of a dataset_info.json. */
+OC_NODISCARD oc_status oc_columns_new(oc_columns **out, json_t *entry, const char *file,
+                                      const char *name, oc_error *err);
+void oc_columns_free(oc_columns *c);
+/* The row as one of messages, conversations or text; a new reference. */
+OC_NODISCARD oc_status oc_columns_row(const oc_columns *c, const json_t *row, const char *where,
+                                      json_t **out, oc_error *err);
+
+/* ---- names of data sets (info.c) ---- */
+
+typedef struct oc_data_info {
+    const char *dir; /* borrowed */
+    char *file;
+    json_t *root; /* NULL: there is no such file */
+    bool asked;   /* for the directory */
+} oc_data_info;
+
+/* dir NULL: "data", if there is a dataset_info.json. */
+OC_NODISCARD oc_status oc_info_open(oc_data_info *out, const char *dir, oc_error *err);
+void oc_info_close(oc_data_info *info);
+/* Whether the text stands for names of data sets rather than for a path. */
+bool oc_info_means(const oc_data_info *info, const char *text);
+/* The file or directory of a name, and its columns: free() and oc_columns_free(). */
+OC_NODISCARD oc_status oc_info_find(const oc_data_info *info, const char *name, size_t n,
+                                    char **path, oc_columns **columns, oc_error *err);
+
 /* ---- files ---- */
 
 typedef enum oc_file_kind { OC_FILE_OTHER, OC_FILE_TXT, OC_FILE_JSONL, OC_FILE_JSON } oc_file_kind;
 
+/* As oc_data_files_find(), of one path that is no name. */
+OC_NODISCARD oc_status oc_data_files_list(oc_data_files *out, const char *path, oc_error *err);
 /* By the name's ending, that of a compressed file left out. */
 oc_file_kind oc_data_file_kind(const char *path);
 
@@ -223,7 +285,8 @@ typedef struct oc_rows {
     uint64_t memory; /* that reading one row may take; 0: any */
 } oc_rows;
 
-/* Every row of one file. */
-OC_NODISCARD oc_status oc_rows_read(oc_rows *rows, const char *path, oc_error *err);
+/* Every row of one file; columns NULL: keys are those of the forms. */
+OC_NODISCARD oc_status oc_rows_read(oc_rows *rows, const char *path, const oc_columns *columns,
+                                    oc_error *err);
 
 #endif

@@ -17,6 +17,7 @@ enum {
 typedef struct reader {
     oc_rows *rows;
     const char *path;
+    const oc_columns *columns;
     char *where; /* of the row: path, and its line or place in an array */
     size_t where_bytes;
     oc_row_form form, this; /* of the file's rows; of this one, which may be empty */
@@ -96,6 +97,12 @@ static oc_status read_txt(reader *r, oc_lines *in, oc_error *err) {
     bool stream = r->rows->packer != NULL && t != NULL && oc_tokenizer_pieces(t);
     const char *text;
     size_t n;
+    if (r->columns != NULL)
+        return oc_fail(err, OC_E_UNSUPPORTED,
+                       "%s: a text file is one document and has no columns, which its "
+                       "dataset_info.json names: give it to --data itself, or its lines as rows of "
+                       ".jsonl",
+                       r->path);
     r->form = r->this = OC_ROW_TEXT;
     OC_TRY(oc_lines_piece(in, stream ? PIECE_BYTES : SIZE_MAX, &text, &n, err));
     if (n == 0)
@@ -139,16 +146,29 @@ static oc_status check_form(reader *r, oc_row_kind *kind, oc_error *err) {
     return OC_OK;
 }
 
+/* As a row of ours. */
+static oc_status rename_columns(const reader *r, json_t **row, oc_error *err) {
+    json_t *ours = NULL;
+    if (r->columns == NULL) return OC_OK;
+    OC_TRY(oc_columns_row(r->columns, *row, r->where, &ours, err));
+    json_decref(*row);
+    *row = ours;
+    return OC_OK;
+}
+
+static oc_status tell_kind(reader *r, json_t *row, oc_row_kind *kind, oc_error *err) {
+    *kind = (oc_row_kind){r->form, true, false};
+    if (r->form == OC_ROW_NONE || !oc_row_lacks_answer(row, r->form))
+        OC_TRY(oc_row_kind_of(row, r->where, kind, err));
+    return check_form(r, kind, err);
+}
+
 static oc_status take_json(reader *r, const char *text, size_t n, uint64_t line, oc_error *err) {
     json_t *row;
-    oc_row_kind kind = {OC_ROW_NONE, false, false};
+    oc_row_kind kind;
     OC_TRY(parse(r, text, n, line, &row, err));
-    oc_status s = OC_OK;
-    if (r->form != OC_ROW_NONE && oc_row_lacks_answer(row, r->form))
-        kind = (oc_row_kind){r->form, true, false};
-    else
-        s = oc_row_kind_of(row, r->where, &kind, err);
-    if (s == OC_OK) s = check_form(r, &kind, err);
+    oc_status s = rename_columns(r, &row, err);
+    if (s == OC_OK) s = tell_kind(r, row, &kind, err);
     if (s == OC_OK) s = oc_encoder_row(&r->rows->encoder, row, kind, r->where, err);
     json_decref(row);
     return s == OC_OK ? take_row(r, err) : s;
@@ -246,11 +266,11 @@ oc_status oc_data_files_check(const oc_data_files *f, oc_error *err) {
     return OC_OK;
 }
 
-oc_status oc_rows_read(oc_rows *rows, const char *path, oc_error *err) {
+oc_status oc_rows_read(oc_rows *rows, const char *path, const oc_columns *columns, oc_error *err) {
     oc_file_kind kind = oc_data_file_kind(path);
     size_t n = strlen(path);
     OC_TRY(check_kind(path, err));
-    reader r = {.rows = rows, .path = path, .where_bytes = n + PLACE_BYTES};
+    reader r = {.rows = rows, .path = path, .columns = columns, .where_bytes = n + PLACE_BYTES};
     r.where = malloc(r.where_bytes);
     if (r.where == NULL) return oc_fail(err, OC_E_MEMORY, "%s: no memory to read it", path);
     memcpy(r.where, path, n + 1);

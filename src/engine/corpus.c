@@ -11,16 +11,17 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- files ---- */
 
-static oc_status find(oc_data_files *out, char *const *paths, int32_t n, oc_error *err) {
+static oc_status find(oc_data_files *out, char *const *paths, int32_t n, const char *info_dir,
+                      oc_error *err) {
     if (n == 0) return OC_OK;
-    OC_TRY(oc_data_files_find(out, (const char *const *)paths, n, err));
+    OC_TRY(oc_data_files_find(out, (const char *const *)paths, n, info_dir, err));
     return oc_data_files_check(out, err);
 }
 
 oc_status oc_corpus_find_files(oc_setup *s, oc_error *err) {
     const oc_config *c = s->config;
-    OC_TRY(find(&s->files, c->data, c->n_data, err));
-    return find(&s->eval_files, c->eval_data, c->n_eval_data, err);
+    OC_TRY(find(&s->files, c->data, c->n_data, c->dataset_dir, err));
+    return find(&s->eval_files, c->eval_data, c->n_eval_data, c->dataset_dir, err);
 }
 
 /* ---- the tokenizer ---- */
@@ -67,7 +68,8 @@ static void note_eos(const oc_tokenizer *t, const char *dir) {
 static oc_status first_text(const oc_data_files *f, const char **text, oc_error *err) {
     bool needs = false;
     for (int32_t i = 0; i < f->n && !*text; i++) {
-        OC_TRY(oc_dataset_needs_tokenizer(f->paths[i], &needs, err));
+        needs = f->columns[i] != NULL; /* rows of texts, all of them */
+        if (!needs) OC_TRY(oc_dataset_needs_tokenizer(f->paths[i], &needs, err));
         if (needs) *text = f->paths[i];
     }
     return OC_OK;
@@ -201,6 +203,7 @@ static uint64_t row_memory(const oc_setup *s) {
 static oc_status open_all(oc_corpus *c, const oc_setup *s, const oc_data_files *files, bool train,
                           oc_error *err) {
     const oc_dataset_spec spec = {.paths = (const char *const *)files->paths,
+                                  .columns = files->columns,
                                   .n_paths = files->n,
                                   .tokenizer = s->tokenizer,
                                   .vocab = s->model->vocab,
