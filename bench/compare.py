@@ -752,7 +752,7 @@ def bounds(prompt=128, new=64):
     model, saved, series = generation_model(), [], {"resident": [], "its bound": [], "fetched": [], "4 GB/s": []}
     device = ("--device-memory", "1GiB", "--resident-blocks", "0", "--slots", "2")
     legs = {"resident": ((), None), "fetched": (device, None), "4 GB/s": ((*device, "--pace", "h2d=4GB/s"), 4e9)}
-    for batch in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+    for batch in (1, 2, 4, 8, 16, 32, 64):
         rates = machine_rates()
         got = take_turns({name: (lambda extra=extra: generated(model, batch, prompt, new, extra))
                           for name, (extra, _) in legs.items()})

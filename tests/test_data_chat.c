@@ -305,7 +305,7 @@ static void what_tools_say_inside_an_answer_is_context(void **state) {
         "<tool>{{ messages[k].content }}</tool>{% endif %}{% endfor %};{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}[assistant] {% endif %}";
     static const char talk[] = "[" U("q") "," A("call") "," TOOL(" 5 ") "," A("five") "]";
-    assert_string_equal(trained(next, talk, 0), "call<|>;|five;");
+    assert_string_equal(trained(next, talk, 0), "call|;|five;");
     assert_string_equal(trained(scan, "[" U("q") "," A("call") "," TOOL("5") "," TOOL("6") "]", 0),
                         "call|;");
 }

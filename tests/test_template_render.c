@@ -292,6 +292,22 @@ static void quotations_in_an_answer_belong_to_whom_they_quote(void **state) {
     wrote("{% for m in messages[2:] %}a{% for k in range(1, 3) %}<{{ messages[k].content }}>"
           "{% endfor %}b{% endfor %}",
           "a<U><A>b", "21112222");
+    /* and so is a branch that quotes behind an answer's own words, with none of them in it */
+    wrote("{% for m in messages[2:] %}a{{ m.content }}{% if true %}<{{ messages[1].content }}>"
+          "{% endif %}b{% endfor %}",
+          "aA<U>b", "221112");
+    wrote("{% for m in messages[2:] %}{{ m.role[:1] }}{% if false %}x{% elif m %}<"
+          "{{ messages[1].content|lower }}{% if m %}>{% endif %}{% else %}y{% endif %}{% endfor %}",
+          "a<u>", "2111");
+    wrote("{% for m in messages[2:] %}{% if m %}<{{ m.content }}{{ messages[1].content }}>"
+          "{% endif %}{% endfor %}",
+          "<AU>", "2212");
+    wrote("{% for m in messages[2:] %}{% if m %}<{{ messages[1].content }}>{% endif %}{% endfor %}",
+          "<U>", "212");
+    wrote("{% for m in messages[2:] %}{% set b %}({{ m.content }}){% endset %}{{ m.content }}{% if "
+          "m %}"
+          "{{ b }}<{{ messages[1].content }}>{% endif %}{% endfor %}",
+          "A(A)<U>", "2222212");
     /* in turns of others nothing changes */
     wrote(
         "{% for m in messages[:1] %}{{ messages[1].content }}{{ messages[2].content }}{% endfor %}",

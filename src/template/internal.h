@@ -384,8 +384,10 @@ struct oc_tpl {
     oc_tpl_scope *scope;
     oc_tpl_value *globals; /* by name */
     oc_tpl_buffer *out;
-    size_t message; /* that is being written, or NO_MESSAGE */
-    bool *answers;  /* by message: its role is assistant */
+    size_t message;      /* that is being written, or NO_MESSAGE */
+    uint64_t own;        /* bytes that messages wrote of their own words, so far; */
+    uint64_t own_before; /* and up to where this message began */
+    bool *answers;       /* by message: its role is assistant */
     size_t n_answers;
     int32_t loop, caller, varargs, kwargs; /* ids of these names, or -1 */
     bool generation;

@@ -49,11 +49,11 @@ static bool quote(oc_tpl *x, oc_tpl_value *v, size_t message) {
 }
 
 /* An answer's words are its own but for what it holds of tools' responses. */
-static bool quote_answer(oc_tpl *x, oc_tpl_dict *d) {
-    for (size_t i = 0; i < d->n; i++)
-        if (oc_tpl_is(&d->entries[i].key, "tool_responses") &&
-            !quote(x, &d->entries[i].value, CONTEXT_MESSAGE))
-            return false;
+static bool quote_answer(oc_tpl *x, oc_tpl_dict *d, size_t message) {
+    for (size_t i = 0; i < d->n; i++) {
+        bool responses = oc_tpl_is(&d->entries[i].key, "tool_responses");
+        if (!quote(x, &d->entries[i].value, responses ? CONTEXT_MESSAGE : message)) return false;
+    }
     return true;
 }
 
@@ -61,7 +61,7 @@ static bool number_message(oc_tpl *x, oc_tpl_dict *d, size_t i) {
     const oc_tpl_value *role = oc_tpl_dict_find(d, "role", 4);
     d->message = i;
     x->answers[i] = role && oc_tpl_is(role, "assistant");
-    return x->answers[i] ? quote_answer(x, d) : quote_dict(x, d, i);
+    return x->answers[i] ? quote_answer(x, d, i) : quote_dict(x, d, i);
 }
 
 bool oc_tpl_number_messages(oc_tpl *x, const oc_tpl_value *messages) {

@@ -143,13 +143,13 @@ static bool is_answer(const oc_tpl *x, size_t message) {
 }
 
 /* Who a part of a captured text is written by, where `message` writes it. A quotation is its
- * owner's inside an answer, and the writer's elsewhere. */
+ * owner's inside an answer, and the writer's elsewhere; an answer's words are the writer's. */
 static oc_tpl_mark writer(const oc_tpl *x, const oc_tpl_mark *part, size_t message,
                           bool generation) {
     oc_tpl_mark m = *part;
     m.generation = generation || part->generation;
     if (message == NO_MESSAGE) return m;
-    if (m.quoted && !is_answer(x, message)) m.message = message;
+    if (m.quoted && (!is_answer(x, message) || is_answer(x, m.message))) m.message = message;
     m.quoted = false;
     return m;
 }
@@ -161,6 +161,7 @@ static bool put_captured(oc_tpl *x, oc_tpl_buffer *b, const oc_tpl_str *s, size_
     size_t done = 0;
     for (size_t i = 0; i < s->n_marks; i++) {
         const oc_tpl_mark *m = &s->marks[i];
+        if (m->message == message) x->own += m->end - m->begin;
         if (!put_owned(x, b, s->at + done, m->begin - done, rest) ||
             !put_owned(x, b, s->at + m->begin, m->end - m->begin,
                        m->message == NO_MESSAGE
@@ -195,12 +196,34 @@ static flow run_output(oc_tpl *x, const oc_tpl_node *n) {
     return passed(oc_tpl_eval(x, n->a, &v) && write_value(x, v));
 }
 
+/* What stands in the output from `begin` on is another's, if words of another stand there: an
+ * answer that writes a tool's response writes what stands around it as well. */
+static bool claim_frame(oc_tpl *x, size_t begin) {
+    oc_tpl_buffer *b = x->out;
+    size_t other = x->message, k = b->n_marks;
+    if (x->t->has_generation || !is_answer(x, x->message)) return true;
+    for (; k > 0 && b->marks[k - 1].end > begin; k--)
+        if (!is_answer(x, b->marks[k - 1].message)) other = b->marks[k - 1].message;
+    if (other == x->message) return true;
+    if (b->marks[k].begin < begin) b->marks[k++].end = begin;
+    b->n_marks = k;
+    return add_mark(x, b, (oc_tpl_mark){begin, b->n, other, false, false});
+}
+
+/* A branch behind words of an answer that writes another's and none of its own. */
+static flow run_branch(oc_tpl *x, const oc_tpl_node *body) {
+    size_t begin = x->out->n, own = x->own;
+    flow f = run(x, body);
+    bool apart = x->own == own && own > x->own_before;
+    return f != FLOW_FAILED && apart && !claim_frame(x, begin) ? FLOW_FAILED : f;
+}
+
 static flow run_if(oc_tpl *x, const oc_tpl_node *n) {
     for (; n; n = n->c) {
         oc_tpl_value v;
         if (!oc_tpl_eval(x, n->a, &v)) return FLOW_FAILED;
-        if (oc_tpl_truthy(&v)) return run(x, n->body);
-        if (!n->c) return run(x, n->other);
+        if (oc_tpl_truthy(&v)) return run_branch(x, n->body);
+        if (!n->c) return run_branch(x, n->other);
     }
     return FLOW_NEXT;
 }
@@ -247,37 +270,30 @@ static bool begin_iteration(oc_tpl *x, const oc_tpl_node *n, oc_tpl_scope *outer
            oc_tpl_step(x, 1);
 }
 
-/* A turn of a loop over numbers inside an answer that writes another's text (a tool's response,
- * found by its place) writes what stands around it as well. */
-static bool claim_frame(oc_tpl *x, const oc_tpl_value *turn, size_t begin) {
-    oc_tpl_buffer *b = x->out;
-    size_t other = x->message, k = b->n_marks;
-    if (turn->kind != TV_INT || x->t->has_generation || !is_answer(x, x->message)) return true;
-    for (; k > 0 && b->marks[k - 1].end > begin; k--)
-        if (!is_answer(x, b->marks[k - 1].message)) other = b->marks[k - 1].message;
-    if (other == x->message) return true;
-    if (b->marks[k].begin < begin) b->marks[k++].end = begin;
-    b->n_marks = k;
-    return add_mark(x, b, (oc_tpl_mark){begin, b->n, other, false, false});
+/* A turn of a loop over numbers finds another's text, a tool's response, by its place. */
+static bool claim_turn(oc_tpl *x, const oc_tpl_value *turn, size_t begin) {
+    return turn->kind != TV_INT || claim_frame(x, begin);
 }
 
 /* *completed: some iteration came to the end of the body. */
 static flow run_iterations(oc_tpl *x, const oc_tpl_node *n, oc_tpl_loop *l, bool *completed) {
     oc_tpl_scope *outer = x->scope;
-    size_t message = x->message;
+    size_t message = x->message, before = x->own_before;
     flow f = FLOW_NEXT;
     for (l->index = 0; l->index < l->n && f != FLOW_BREAK; l->index++) {
         if (!begin_iteration(x, n, outer, l)) return FLOW_FAILED;
         oc_tpl_scope *mine = x->scope;
         x->message = message_held(n->a, &l->at[l->index], message);
+        if (x->message != message) x->own_before = x->own;
         size_t begin = x->out->n;
         f = run(x, n->body);
-        if (f == FLOW_FAILED || !claim_frame(x, &l->at[l->index], begin)) return FLOW_FAILED;
+        if (f == FLOW_FAILED || !claim_turn(x, &l->at[l->index], begin)) return FLOW_FAILED;
         *completed |= f == FLOW_NEXT;
         x->scope = mine;
     }
     x->scope = outer;
     x->message = message;
+    x->own_before = before;
     return FLOW_NEXT;
 }
 
