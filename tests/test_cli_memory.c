@@ -145,6 +145,14 @@ static void eval_survives_or_says_memory(void **state) {
     (void)state;
     make_files();
     sweep(&(command){.line = "eval --model model --data d.txt --json" RUN});
+    cli_text(
+        "pairs.jsonl",
+        "{\"prompt\": \"ab\", \"completion\": \"cd\"}\n"
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"completion\": \"you\"}\n"
+        "{\"prompt\": [5, 6], \"completion\": [7]}\n");
+    sweep(&(command){.line = "eval --model model --data pairs.jsonl --scores scores.jsonl "
+                             "--overwrite --json" RUN,
+                     .output = "scores.jsonl"});
 }
 
 static void tokenize_survives_or_says_memory(void **state) {
