@@ -1,13 +1,13 @@
-/* What is trained in conversations, against transformers' assistant masks under the chat templates
- * of TRL's package (tools/make_mask_expected.py): its training templates, and those as models ship
- * them. */
+/* What is trained in conversations, against other libraries: transformers' assistant masks under
+ * the chat templates of TRL's package (tools/make_mask_expected.py), its training templates and
+ * those as models ship them; and axolotl's labels (tools/make_turn_expected.py). */
 #include "base/json.h"
 #include "cmocka_all.h"
 #include "data/chat.h"
 
 #include <string.h>
 
-static json_t *all;
+static json_t *all; /* the file of expected spans */
 
 static const char *text_of(const json_t *object, const char *key) {
     const char *s = json_string_value(json_object_get(object, key));
@@ -71,11 +71,12 @@ static void check_case(const oc_chat *c, const char *name, const char *where, co
     oc_chat_text_free(&text);
 }
 
-/* Whether it has {% generation %} blocks, as TRL's copies; then all of them are compared. */
-static size_t check_templates(bool marked) {
+/* TRL's copies with {% generation %} blocks are marked. */
+static size_t check_templates(const char *file, bool marked) {
     json_t *one, *want;
     const char *where;
     size_t i, n = 0;
+    all = load(file);
     json_array_foreach(json_object_get(all, "templates"), i, one) {
         const char *name = text_of(one, "name");
         if ((strstr(name, "_training") != NULL) != marked) continue;
@@ -90,35 +91,31 @@ static size_t check_templates(bool marked) {
         oc_chat_close(c);
         oc_tokenizer_close(t);
     }
+    json_decref(all);
     return n;
 }
 
 static void training_templates_train_what_transformers_masks_mark(void **state) {
     (void)state;
-    assert_true(check_templates(true) > 200);
+    assert_true(check_templates("templates/trl_masks.json", true) > 200);
 }
 
 static void templates_as_shipped_train_what_their_marked_copies_do(void **state) {
     (void)state;
-    assert_true(check_templates(false) > 100);
+    assert_true(check_templates("templates/trl_masks.json", false) > 100);
 }
 
-static int open_file(void **state) {
+/* Of any role; axolotl's own labels (tools/make_turn_expected.py). */
+static void turns_that_ask_to_be_trained_are_as_in_axolotl(void **state) {
     (void)state;
-    all = load("templates/trl_masks.json");
-    return 0;
-}
-
-static int close_file(void **state) {
-    (void)state;
-    json_decref(all);
-    return 0;
+    assert_true(check_templates("templates/axolotl_turns.json", false) > 50);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_templates_train_what_transformers_masks_mark),
         cmocka_unit_test(templates_as_shipped_train_what_their_marked_copies_do),
+        cmocka_unit_test(turns_that_ask_to_be_trained_are_as_in_axolotl),
     };
-    return cmocka_run_group_tests(tests, open_file, close_file);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
