@@ -207,7 +207,7 @@ static void flags_of_a_message_say_whether_it_is_trained(void **state) {
         {"{\"messages\":" UA(",\"train\":true,\"weight\":0") "}", "!messages[1].train says the"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":\"q\",\"train\":true},"
          "{\"role\":\"assistant\",\"content\":\"a\"}]}",
-         "!messages[0].train asks to train on a message of the role \"user\""},
+         "-(user)+q-/(assistant)+a/"},
         {"{\"system\":\"s\",\"messages\":[{\"role\":\"user\",\"content\":\"q\",\"loss\":true},"
          "{\"role\":\"assistant\",\"content\":\"a\"}]}",
          "!messages[0].loss asks"},

@@ -5,8 +5,10 @@ usage: check_masks.py [PROGRAM]     needs trl and transformers; PROGRAM: default
 
 Each conversation is rendered by the shipped template and by the copy. Where both texts are the same, the characters
 that transformers' mask marks in the copy must be those that `outcore tokenize --show-labels` trains with the shipped
-template, and with the copy. Prints what differs, by template; exit code 1 then.
+template, and with the copy. Conversations of which a template does not write all are left out. Prints what differs, by template;
+exit code 1 then.
 """
+import copy
 import glob
 import json
 import os
@@ -28,12 +30,21 @@ CONVERSATIONS = {
     "one turn": ([USER, ANSWER], None),
     "system": ([{"role": "system", "content": "Be brief."}, USER, ANSWER], None),
     "two turns": ([USER, ANSWER, {"role": "user", "content": "And 3+3?"}, {"role": "assistant", "content": "6, of course."}], None),
-    "spaces": ([{"role": "user", "content": " a "}, {"role": "assistant", "content": "\\n b\\n\\n"}], None),
+    "spaces": ([{"role": "user", "content": " a "}, {"role": "assistant", "content": "\n b\n\n"}], None),
     "same words": ([{"role": "user", "content": "4"}, {"role": "assistant", "content": "4"}], None),
     "call": ([USER, {"role": "assistant", "content": "", "tool_calls": [CALL]}], [TOOL]),
     "call and response": ([USER, {"role": "assistant", "content": "", "tool_calls": [CALL]},
                            {"role": "tool", "name": "get_weather", "content": "rain"},
                            {"role": "assistant", "content": "Rain in Oslo."}], [TOOL]),
+    "two calls": ([USER, {"role": "assistant", "content": "Both.", "tool_calls": [CALL, CALL]},
+                   {"role": "tool", "name": "get_weather", "content": "rain"},
+                   {"role": "tool", "name": "get_weather", "content": "sun"},
+                   {"role": "assistant", "content": "Rain, then sun."}, {"role": "user", "content": "Thanks."}], [TOOL]),
+    "ends with user": ([USER, ANSWER, {"role": "user", "content": "And 3+3?"}], None),
+    "thoughts": ([{"role": "system", "content": "Be brief."}, USER,
+                  {"role": "assistant", "reasoning_content": "Two and two.", "content": "It is 4."},
+                  {"role": "user", "content": "And 3+3?"},
+                  {"role": "assistant", "reasoning_content": "Three and three.", "content": "6."}], None),
     "thought": ([USER, {"role": "assistant", "reasoning_content": "Two and two.", "content": "It is 4."}], None),
 }
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
@@ -56,6 +67,25 @@ def reference(t, template, messages, tools):
         return out["input_ids"], out.get("assistant_masks")
     except Exception:  # a template's own complaints come as any error
         return None
+
+
+def changes(messages):
+    """The conversation with one text or one call's name changed, for each of them."""
+    for i, m in enumerate(messages):
+        for k in range(-1 if m["content"] else 0, len(m.get("tool_calls", []))):
+            changed = copy.deepcopy(messages)
+            if k < 0:
+                changed[i]["content"] += "0zq"
+            else:
+                changed[i]["tool_calls"][k]["function"]["name"] += "0zq"
+            yield changed
+
+
+def is_lost(t, template, messages, tools):
+    """Whether the template writes nothing of some text or call."""
+    before = list(reference(t, template, messages, tools)[0])
+    others = (reference(t, template, changed, tools) for changed in changes(messages))
+    return any(after and list(after[0]) == before for after in others)
 
 
 def ours(program, folder, template, messages, tools):
@@ -103,14 +133,16 @@ def main():
             shipped = path.replace("_training.jinja", ".jinja")
             name = os.path.basename(shipped)
             with open(path, encoding="utf-8") as f:
-                copy = f.read()
+                marked_copy = f.read()
             original = open(shipped, encoding="utf-8").read() if os.path.exists(shipped) else None
             for where, (messages, tools) in CONVERSATIONS.items():
-                want = reference(t, copy, messages, tools)
+                want = reference(t, marked_copy, messages, tools)
                 if want is None or want[1] is None or not any(want[1]):
                     continue
+                if is_lost(t, marked_copy, messages, tools):
+                    continue
                 compared += 1
-                failed += check(program, t, folder, os.path.basename(path), copy, want, messages, tools, where)
+                failed += check(program, t, folder, os.path.basename(path), marked_copy, want, messages, tools, where)
                 same = original and reference(t, original, messages, tools)
                 if not same or list(same[0]) != list(want[0]):
                     apart += 1

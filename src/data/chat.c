@@ -11,8 +11,8 @@ struct oc_chat {
     oc_template *template, *with_tools; /* NULL: none */
     int64_t now;   /* of all renderings: they differ by what is in the conversation only */
     json_t *names; /* what every rendering sees */
-    size_t bos_bytes;
-    char *bos;
+    size_t bos_bytes, eos_bytes;
+    char *bos, *eos;
 };
 
 /* ---- life ---- */
@@ -45,7 +45,9 @@ static oc_status set_names(oc_chat *c, const oc_tokenizer *t, oc_error *err) {
     c->names = json_pack("{s:n, s:n}", "tools", "documents");
     c->bos_bytes = strlen(bos);
     c->bos = strdup(bos);
-    if (c->names == NULL || c->bos == NULL) return no_memory(err);
+    c->eos_bytes = strlen(eos);
+    c->eos = strdup(eos);
+    if (c->names == NULL || c->bos == NULL || c->eos == NULL) return no_memory(err);
     OC_TRY(name_text(c->names, "bos_token", bos, strlen(bos), err));
     OC_TRY(name_text(c->names, "eos_token", eos, strlen(eos), err));
     return name_token(c->names, "pad_token", t, oc_tokenizer_pad(t), err);
@@ -84,6 +86,7 @@ void oc_chat_close(oc_chat *c) {
     oc_template_close(c->with_tools);
     json_decref(c->names);
     free(c->bos);
+    free(c->eos);
     free(c);
 }
 
@@ -606,18 +609,74 @@ static bool is_marked(const oc_rendered *r, size_t i) {
     return false;
 }
 
-/* Others train any message that asks for it; here only answers are. */
-static oc_status check_wishes(const oc_conversation *x, size_t first, const oc_rendered *r,
-                              oc_error *err) {
+/* ---- other turns that ask to be trained ---- */
+
+/* The bytes of a that b does not begin or end with. */
+static oc_chat_span difference(const oc_rendered *a, const oc_rendered *b) {
+    size_t most = a->n < b->n ? a->n : b->n, begin = common(a->text, a->n, b->text, b->n), end = 0;
+    while (end < most - begin && a->text[a->n - 1 - end] == b->text[b->n - 1 - end])
+        end++;
+    return (oc_chat_span){begin, a->n - end};
+}
+
+/* Where the text differs from one with these words alone in the place of message i. */
+static oc_status differs(const oc_chat *c, const oc_conversation *x, size_t i, const char *words,
+                         const oc_rendered *r, oc_chat_span *out, oc_error *err) {
+    json_t *role = json_object_get(json_array_get(x->messages, i), "role");
+    json_t *messages = json_copy(x->messages);
+    oc_rendered with = {.text = NULL};
+    bool made = messages != NULL &&
+                json_array_set_new(messages, i,
+                                   json_pack("{s:O, s:s}", "role", role, "content", words)) == 0;
+    oc_status s = made ? render(c, x, messages, false, &with, err) : no_memory(err);
+    if (s == OC_OK) *out = difference(r, &with);
+    oc_rendered_free(&with);
+    json_decref(messages);
+    return s;
+}
+
+/* As axolotl finds a turn: two texts whose ends differ tell more than one, for what a text has in
+ * common with the message is missing. */
+static oc_status find_turn(const oc_chat *c, const oc_conversation *x, size_t i,
+                           const oc_rendered *r, oc_chat_span *out, oc_error *err) {
+    oc_chat_span a = {0, 0}, b = {0, 0};
+    OC_TRY(differs(c, x, i, "[[dummy_message]]", r, &a, err));
+    OC_TRY(differs(c, x, i, "zzdummymessagezz", r, &b, err));
+    *out = (oc_chat_span){a.begin < b.begin ? a.begin : b.begin, a.end > b.end ? a.end : b.end};
+    return OC_OK;
+}
+
+/* Its words, and the end of the sequence that stands behind them, or behind white space there. */
+static oc_status mark_turn(const oc_chat *c, const oc_conversation *x, size_t i, oc_chat_text *out,
+                           oc_error *err) {
+    const oc_rendered *r = &out->rendered;
+    oc_chat_span turn = {0, 0};
+    OC_TRY(find_turn(c, x, i, r, &turn, err));
+    if (turn.begin >= turn.end) return OC_OK;
+    size_t at = turn.end;
+    while (at < r->n && is_space(r->text[at]))
+        at++;
+    bool ended = c->eos_bytes > 0 && c->eos_bytes <= r->n - at &&
+                 memcmp(r->text + at, c->eos, c->eos_bytes) == 0;
+    bool made = push(out, turn.begin, turn.end) && (!ended || push(out, at, at + c->eos_bytes));
+    return made ? OC_OK : no_memory(err);
+}
+
+/* axolotl trains any message whose key says so; in others' meaning only answers are. */
+static oc_status mark_wishes(const oc_chat *c, const oc_conversation *x, size_t first,
+                             oc_chat_text *out, oc_error *err) {
     for (size_t i = first; i < json_array_size(x->messages); i++) {
         const json_t *m = json_array_get(x->messages, i);
         oc_trained t;
         OC_TRY(oc_keys_trained(m, "messages", i - x->added, &t, err));
-        if (!t.trained || t.by == NULL || oc_chat_is_answer(m) || is_marked(r, i)) continue;
-        return oc_fail(err, OC_E_UNSUPPORTED,
-                       "messages[%zu].%s asks to train on a message of the role \"%.40s\": only an "
-                       "assistant's are trained; take it away",
-                       i - x->added, t.by, json_string_value(json_object_get(m, "role")));
+        if (!t.trained || t.by == NULL || oc_chat_is_answer(m) || is_marked(&out->rendered, i))
+            continue;
+        if (!t.of_any_role)
+            return oc_fail(err, OC_E_UNSUPPORTED,
+                           "messages[%zu].%s asks to train on a message of the role \"%.40s\": "
+                           "only an assistant's are; \"train\" is for any, as in axolotl",
+                           i - x->added, t.by, json_string_value(json_object_get(m, "role")));
+        OC_TRY(mark_turn(c, x, i, out, err));
     }
     return OC_OK;
 }
@@ -626,12 +685,14 @@ static oc_status mark(const oc_chat *c, const oc_conversation *x, size_t first, 
                       oc_chat_text *out, oc_error *err) {
     OC_TRY(render(c, x, x->messages, false, &out->rendered, err));
     OC_TRY(count_lost(c, x, &out->rendered, lost, &out->lost, err));
-    OC_TRY(check_wishes(x, first, &out->rendered, err));
     OC_TRY(out->rendered.has_generation ? mark_blocks(x, first, out, err)
                                         : mark_answers(c, x, first, lost, out, err));
     /* a template may write messages in another order */
     if (out->n_trained > 1) qsort(out->trained, out->n_trained, sizeof *out->trained, by_begin);
-    return out->rendered.has_generation ? OC_OK : mark_rest(c, x, out, err);
+    if (!out->rendered.has_generation) OC_TRY(mark_rest(c, x, out, err));
+    OC_TRY(mark_wishes(c, x, first, out, err));
+    if (out->n_trained > 1) qsort(out->trained, out->n_trained, sizeof *out->trained, by_begin);
+    return OC_OK;
 }
 
 oc_status oc_chat_mark(const oc_chat *c, const oc_conversation *x, size_t first, oc_chat_text *out,

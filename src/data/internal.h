@@ -178,7 +178,8 @@ int oc_keys_bit(const json_t *v);
 
 typedef struct oc_trained {
     bool trained;
-    const char *by; /* the key that says so; NULL: none does */
+    const char *by;   /* the key that says so; NULL: none does */
+    bool of_any_role; /* that key is axolotl's, for any message */
 } oc_trained;
 
 /* What a message's flags say; where none does it is trained. */

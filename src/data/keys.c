@@ -205,7 +205,7 @@ int oc_keys_bit(const json_t *v) {
 oc_status oc_keys_trained(const json_t *turn, const char *what, size_t i, oc_trained *out,
                           oc_error *err) {
     const char *by = NULL;
-    *out = (oc_trained){true, NULL};
+    *out = (oc_trained){.trained = true};
     for (size_t k = 0; k < KEYS; k++) {
         const json_t *v = json_object_get(turn, keys[k].name);
         if (keys[k].use != FLAG || v == NULL || json_is_null(v)) continue;
@@ -219,6 +219,7 @@ oc_status oc_keys_trained(const json_t *turn, const char *what, size_t i, oc_tra
                            keys[k].name, by);
         out->trained = bit == 1;
         out->by = by = keys[k].name;
+        out->of_any_role |= strcmp(keys[k].source, "axolotl") == 0;
     }
     return OC_OK;
 }
