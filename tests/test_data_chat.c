@@ -219,6 +219,24 @@ static void cuts_headers_that_begin_like_what_else_ends_a_text(void **state) {
 }
 
 /* bos, which an answer's own turn writes when it is the first, is not the answer's. */
+/* TRL's copies of qwen3.5, qwen3.6 and nemotron train what the template thinks for the model. */
+static void a_thought_that_the_template_begins_is_trained(void **state) {
+    (void)state;
+    static const char empty[] =
+        "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}<think></think>"
+        "{% endif %}{{ m.content }}<|end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|><think>{% endif %}";
+    static const char closed[] =
+        "{% for m in messages %}[{{ m.role }}]\n{% if m.role == 'assistant' "
+        "%}<think>\n\n</think>\n\n"
+        "{% endif %}{{ m.content }};{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]\n<think>\n\n</think>\n\n{% endif %}";
+    static const char talk[] = "[" U("a") "," A("b") "," U("c") "," A("d") "]";
+    assert_string_equal(trained(empty, talk, 0), "<think></think>b<|end|>|<think></think>d<|end|>");
+    assert_string_equal(trained(closed, talk, 0),
+                        "<think>\n\n</think>\n\nb;|<think>\n\n</think>\n\nd;");
+}
+
 static void cuts_the_header_behind_bos(void **state) {
     (void)state;
     static const char template[] =
@@ -479,6 +497,7 @@ int main(void) {
         cmocka_unit_test(trains_answers_from_the_first_wanted_on),
         cmocka_unit_test(marks_obey_weights_and_the_first_wanted),
         cmocka_unit_test(cuts_headers_that_begin_like_what_else_ends_a_text),
+        cmocka_unit_test(a_thought_that_the_template_begins_is_trained),
         cmocka_unit_test(cuts_the_header_behind_bos),
         cmocka_unit_test(asks_the_whole_conversation_where_a_beginning_is_refused),
         cmocka_unit_test(refuses_what_it_cannot_tell),

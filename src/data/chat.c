@@ -308,6 +308,14 @@ static bool push(oc_chat_text *t, size_t begin, size_t end) {
     return true;
 }
 
+/* A header that opens a thought ends before it: thoughts are the answer's, as in TRL, also where
+ * the template begins them for the model. */
+static size_t before_thought(const char *text, size_t header) {
+    static const char opens[] = "<think>";
+    const char *at = memmem(text, header, opens, sizeof opens - 1);
+    return at != NULL ? (size_t)(at - text) : header;
+}
+
 /* Where in its run the answer begins: behind the header, and behind a bos that opens the text. */
 static size_t header(const oc_chat *c, const oc_rendered *r, const oc_render_run *run,
                      const opening *o) {
@@ -320,7 +328,7 @@ static size_t header(const oc_chat *c, const oc_rendered *r, const oc_render_run
     have -= skip;
     size_t a = common(text, have, o->with.text + o->ended, o->with.n - o->ended);
     size_t b = common(text, have, o->with.text + o->differs, o->with.n - o->differs);
-    return run->begin + skip + (a > b ? a : b);
+    return run->begin + skip + before_thought(text, a > b ? a : b);
 }
 
 static oc_status mark_message(const oc_chat *c, const oc_conversation *x, size_t i,
