@@ -97,12 +97,12 @@ static size_t check_templates(const char *file, bool marked) {
 
 static void training_templates_train_what_transformers_masks_mark(void **state) {
     (void)state;
-    assert_true(check_templates("templates/trl_masks.json", true) > 200);
+    assert_true(check_templates("templates/trl_masks.json", true) > 140);
 }
 
 static void templates_as_shipped_train_what_their_marked_copies_do(void **state) {
     (void)state;
-    assert_true(check_templates("templates/trl_masks.json", false) > 100);
+    assert_true(check_templates("templates/trl_masks.json", false) > 80);
 }
 
 /* Of any role; axolotl's own labels (tools/make_turn_expected.py). */
