@@ -116,8 +116,7 @@ static void nothing_depends_on_where_anything_lives(void **state) {
         "--page-tokens 16 --piece 128KiB --device-memory 64MiB --resident-blocks 0",
         "--device-memory 64MiB --resident-blocks 0 --slots 2 --kv-home host",
         "--device-memory 64MiB --kv-home host --row-groups 2 --page-tokens 16 --debug-memory",
-        "--kv-home host --resident-blocks 1 --row-groups 3 --debug-async --delay-seed 7 "
-        "--kv-tokens 700",
+        "--kv-home host --resident-blocks 1 --row-groups 3 --debug-async --kv-tokens 700",
     };
     (void)state;
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {

@@ -217,9 +217,9 @@ static json_t *openai_row(const oc_result_style *style, const oc_request *q, con
 oc_status oc_result_row(char **out, size_t *n, const oc_result_style *style, const oc_request *q,
                         const oc_answer *a, oc_error *err) {
     json_t *row = q->form == OC_REQUEST_PLAIN ? plain_row(style, q, a) : openai_row(style, q, a);
-    char *text = row != NULL ? oc_json_dump(row, JSON_COMPACT | JSON_ENSURE_ASCII |
-                                                     JSON_REAL_PRECISION(a && a->scored ? 17 : 9))
-                             : NULL;
+    size_t digits = a != NULL && a->scored ? 17 : 9;
+    size_t flags = JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(digits);
+    char *text = row != NULL ? oc_json_dump(row, flags) : NULL;
     json_decref(row);
     *out = NULL;
     size_t m = text != NULL ? strlen(text) : 0;
