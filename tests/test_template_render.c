@@ -257,6 +257,21 @@ static void captured_text_keeps_who_wrote_it(void **state) {
           "sua", "012");
 }
 
+static void a_turn_by_number_is_the_message_that_it_names(void **state) {
+    (void)state;
+    wrote("{% for i in range(messages|length) %}<{% set m = messages[i] %}[{{ m.content }}]"
+          "{% endfor %}.",
+          "<[S]<[U]<[A].", ".000.111.222.");
+    wrote(
+        "{% for i in range(3) %}{% set m = messages[i] %}{{ m.content }}{% set n = messages[0] %}!"
+        "{% endfor %}",
+        "S!U!A!", "001122");
+    wrote("{% set m = messages[2] %}{{ m.role[:1] }}{% for i in range(2) %}-{% endfor %}", "a--",
+          "...");
+    wrote("{% for i in range(2) %}{% set x = i %}({{ messages[i].content }}){% endfor %}", "(S)(U)",
+          "......");
+}
+
 static void generation_blocks_are_marked(void **state) {
     (void)state;
     wrote("{% for m in messages %}{{ m.content }}{% generation %}g{% endgeneration %}{% endfor %}",
@@ -385,6 +400,7 @@ int main(void) {
         cmocka_unit_test(families_render_as_the_reference),
         cmocka_unit_test(text_belongs_to_the_message_of_the_innermost_loop),
         cmocka_unit_test(captured_text_keeps_who_wrote_it),
+        cmocka_unit_test(a_turn_by_number_is_the_message_that_it_names),
         cmocka_unit_test(generation_blocks_are_marked),
         cmocka_unit_test(quotations_in_an_answer_belong_to_whom_they_quote),
         cmocka_unit_test(responses_that_an_answer_holds_are_not_the_answer),

@@ -385,6 +385,7 @@ struct oc_tpl {
     oc_tpl_value *globals; /* by name */
     oc_tpl_buffer *out;
     size_t message;      /* that is being written, or NO_MESSAGE */
+    bool by_number;      /* in a turn of a loop over numbers, which may name its message yet */
     uint64_t own;        /* bytes that messages wrote of their own words, so far; */
     uint64_t own_before; /* and up to where this message began */
     bool *answers;       /* by message: its role is assistant */

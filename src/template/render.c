@@ -279,12 +279,14 @@ static bool claim_turn(oc_tpl *x, const oc_tpl_value *turn, size_t begin) {
 static flow run_iterations(oc_tpl *x, const oc_tpl_node *n, oc_tpl_loop *l, bool *completed) {
     oc_tpl_scope *outer = x->scope;
     size_t message = x->message, before = x->own_before;
+    bool by_number = x->by_number;
     flow f = FLOW_NEXT;
     for (l->index = 0; l->index < l->n && f != FLOW_BREAK; l->index++) {
         if (!begin_iteration(x, n, outer, l)) return FLOW_FAILED;
         oc_tpl_scope *mine = x->scope;
         x->message = message_held(n->a, &l->at[l->index], message);
         if (x->message != message) x->own_before = x->own;
+        x->by_number = l->at[l->index].kind == TV_INT && x->message == NO_MESSAGE;
         size_t begin = x->out->n;
         f = run(x, n->body);
         if (f == FLOW_FAILED || !claim_turn(x, &l->at[l->index], begin)) return FLOW_FAILED;
@@ -294,6 +296,7 @@ static flow run_iterations(oc_tpl *x, const oc_tpl_node *n, oc_tpl_loop *l, bool
     x->scope = outer;
     x->message = message;
     x->own_before = before;
+    x->by_number = by_number;
     return FLOW_NEXT;
 }
 
@@ -314,9 +317,15 @@ static flow run_for(oc_tpl *x, const oc_tpl_node *n) {
     return f;
 }
 
+/* {% set m = messages[i] %} in a turn of a loop over numbers makes it that message's turn. */
 static flow run_set(oc_tpl *x, const oc_tpl_node *n) {
     oc_tpl_value v;
-    return passed(oc_tpl_eval(x, n->b, &v) && assign(x, n->a, &v));
+    if (!oc_tpl_eval(x, n->b, &v) || !assign(x, n->a, &v)) return FLOW_FAILED;
+    if (!x->by_number || n->a->kind != N_NAME || message_of(&v) == NO_MESSAGE) return FLOW_NEXT;
+    x->message = message_of(&v);
+    x->own_before = x->own;
+    x->by_number = false;
+    return FLOW_NEXT;
 }
 
 /* Runs the body in a scope of its own into a text. */
