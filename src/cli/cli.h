@@ -8,8 +8,8 @@
 
 #include <signal.h>
 
-/* Set by the first of SIGINT, SIGTERM and SIGHUP; a second ends the process, but for interrupts with
- * `again`. Ignored ones stay ignored. */
+/* Set by the first of SIGINT, SIGTERM and SIGHUP; a second ends the process, but for interrupts
+ * with `again`. Ignored ones stay ignored. */
 volatile sig_atomic_t *oc_cli_watch(bool again);
 
 enum { OC_EXIT_DONE = 0, OC_EXIT_FAILED = 1, OC_EXIT_REFUSED = 2 };

@@ -39,8 +39,8 @@ OC_NODISCARD oc_status oc_session_evaluate(oc_session *s, oc_feed *feed,
                                            uint64_t *targets, bool *whole, oc_error *err);
 
 /* Evaluation of what a scorer puts into the cells, with build.scores: fill() fills those of a
- * submission, known by its slot 0 or 1, and says whether there is any; take() has what the plan left
- * in its losses cell, before that slot is filled again. */
+ * submission, known by its slot 0 or 1, and says whether there is any; take() has what the plan
+ * left in its losses cell, before that slot is filled again. */
 typedef struct oc_scorer {
     oc_status (*fill)(void *user, uint32_t slot, const oc_feed_cells *cells, bool *some,
                       oc_error *err);
