@@ -119,7 +119,6 @@ static bool run_body(issue *x, oc_flight *f, oc_status *status) {
     oc_task *t = &x->task;
     *status = OC_OK;
     f->moved = t->op->demand.bytes;
-    t->moved = &f->moved;
     t->failed = atomic_load_explicit(&r->failed, memory_order_acquire);
     if (t->failed && !t->op->always) return false;
     oc_error e;
@@ -129,10 +128,12 @@ static bool run_body(issue *x, oc_flight *f, oc_status *status) {
     *status = oc_guard_enter(r, t, &e);
     if (*status == OC_OK) {
         ran = predicate_holds(r, t);
+        t->moved = &f->moved;
         if (ran)
             *status = r->spec.bodies[t->op->body](t, &e);
         else
             oc_guard_leave(r, t);
+        t->moved = NULL;
     }
     if (*status != OC_OK) oc_run_poison(r, t->op, *status, &e);
     return ran;

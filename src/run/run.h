@@ -36,7 +36,8 @@ typedef struct oc_task {
     oc_queue *queue;           /* of the op's lane; NULL: compute in the body */
     uint64_t token;            /* on a ring: what reap is to tell of this op */
     bool failed;               /* the run has failed: an op that is entered `always` */
-    uint64_t *moved; /* demand.bytes; a body that moves less, as a cell says, says here how much */
+    uint64_t *moved;           /* demand.bytes; a body that moves less, as a cell says, says
+                                  here how much, before it returns */
 } oc_task;
 
 /* err is the run's: fill it as any detecting function does. With a queue the body only issues: into
