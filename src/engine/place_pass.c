@@ -177,6 +177,13 @@ static double memory_rate(const oc_setup *s) {
     return (cores < 8 ? cores : 8) * 2e10;
 }
 
+/* Where the link is the processor itself, what it copies it does not multiply meanwhile. */
+static double copying_seconds(const oc_setup *s, double bytes) {
+    const double core_bytes = 9e9; /* a second: docs/performance.md */
+    bool apart = s->config->pace[OC_LANE_H2D] > 0 || oc_setup_opaque(s);
+    return apart ? 0 : bytes / (core_bytes * oc_pool_cores(s->pool));
+}
+
 static double weight_bytes(const oc_setup *s) {
     double sum = 0;
     for (int32_t i = 0; i < s->model->n_blocks; i++) {
@@ -230,6 +237,8 @@ static oc_pass_estimate estimate_pass(const oc_setup *s, const oc_placement *p, 
     e.link = fmax(e.link, back / oc_place_lane_rate(s, OC_LANE_D2H));
     e.arithmetic = ((n + prompts) * token_flops(s) + n * head_flops(s)) / arithmetic_rate(s);
     e.memory = (weight_bytes(s) + kv) / memory_rate(s);
+    e.arithmetic += copying_seconds(s, e.link_bytes);
+    e.memory += copying_seconds(s, e.link_bytes);
     return e;
 }
 
