@@ -32,6 +32,7 @@ static rlim_t cli_file_limit = RLIM_INFINITY;
 static pid_t cli_child;                   /* that runs; 0: none */
 static unsigned cli_seconds;              /* then the program is ended; 0: never */
 static const char *cli_stdout = "stdout"; /* where it goes; NULL: closed */
+static const char *cli_stdin;             /* a file; NULL: the test's own */
 static bool cli_no_stderr;                /* closed */
 static int cli_ignored;                   /* a signal that the program inherits as ignored */
 
@@ -111,6 +112,7 @@ static inline pid_t cli_start(const char *line) {
     dup2(out, STDOUT_FILENO);
     dup2(err, STDERR_FILENO);
     if (!cli_stdout) close(STDOUT_FILENO);
+    if (cli_stdin) dup2(open(cli_stdin, O_RDONLY | O_CLOEXEC), STDIN_FILENO);
     if (cli_no_stderr) close(STDERR_FILENO);
     (void)alarm(cli_seconds);               /* it outlives exec */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nothing running */

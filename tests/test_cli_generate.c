@@ -367,18 +367,31 @@ static void a_full_disk_keeps_whole_rows_and_says_so(void **state) {
     free(out);
 }
 
+/* It can be read once only: nothing may look at it before. */
+static void rows_of_standard_input_are_answered_as_a_files(void **state) {
+    (void)state;
+    make_model();
+    cli_text("in.jsonl", "{\"prompt\": \"one\"}\n{\"prompt\": \"another\"}\n");
+    cli_expect(GENERATE "--input in.jsonl --output named.jsonl --max-new-tokens 6", 0, "");
+    cli_stdin = "in.jsonl";
+    cli_expect(GENERATE "--input - --output - --max-new-tokens 6 --quiet", 0, "");
+    cli_stdin = NULL;
+    char *want = read_all("named.jsonl"), *got = read_all("stdout");
+    assert_int_equal(count(want, "\n"), 2);
+    assert_string_equal(got, want);
+    free(want);
+    free(got);
+}
+
 /* ---- a conversation ---- */
 
 static char *talk(const char *said) {
     char line[512];
     cli_text("said", said);
-    int in = open("said", O_RDONLY), was = dup(STDIN_FILENO);
-    dup2(in, STDIN_FILENO);
-    close(in);
+    cli_stdin = "said";
     snprintf(line, sizeof line, GENERATE "--chat --max-new-tokens 8 --quiet --batch-invariant");
     cli_result *r = cli_run(line);
-    dup2(was, STDIN_FILENO);
-    close(was);
+    cli_stdin = NULL;
     assert_int_equal(r->code, 0);
     return copy_of(r->out);
 }
@@ -418,6 +431,7 @@ int main(void) {
         cmocka_unit_test(openai_s_form_comes_back_in_openai_s_form),
         cmocka_unit_test(a_killed_run_goes_on_where_it_was),
         cmocka_unit_test(a_full_disk_keeps_whole_rows_and_says_so),
+        cmocka_unit_test(rows_of_standard_input_are_answered_as_a_files),
         cmocka_unit_test(a_conversation_remembers_until_it_is_reset),
     };
     return cmocka_run_group_tests(tests, cli_setup, cli_teardown);

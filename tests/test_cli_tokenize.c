@@ -127,14 +127,6 @@ static void texts_come_out_as_the_reference_has_them(void **state) {
 
 /* ---- --messages ---- */
 
-static int standard_input(const char *path) {
-    int was = dup(STDIN_FILENO), fd = open(path, O_RDONLY);
-    assert_true(was >= 0 && fd >= 0);
-    assert_int_equal(dup2(fd, STDIN_FILENO), STDIN_FILENO);
-    close(fd);
-    return was;
-}
-
 static void check_conversation(const char *model, const json_t *want, bool object) {
     char line[512];
     const json_t *messages = json_object_get(want, "messages");
@@ -148,10 +140,9 @@ static void check_conversation(const char *model, const json_t *want, bool objec
     same("ids", 0, json_object_get(first, "ids"), json_object_get(want, "ids"));
     json_decref(got);
     snprintf(line, sizeof line, "tokenize --model %s --messages - --generation-prompt", model);
-    int was = standard_input("m.json");
+    cli_stdin = "m.json";
     got = lines_of(line);
-    assert_int_equal(dup2(was, STDIN_FILENO), STDIN_FILENO);
-    close(was);
+    cli_stdin = NULL;
     same("prompted", 0, json_object_get(json_array_get(got, 0), "rendered"),
          json_object_get(want, "prompted"));
     json_decref(got);

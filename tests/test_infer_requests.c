@@ -472,11 +472,13 @@ static void rows_are_skipped_without_a_look_and_surveyed_without_being_taken(voi
         "{\"prompt\":\"a\"}\n\nbroken\n{\"prompt\":\"abc\",\"max_tokens\":2}\n"
         "{\"prompt\":\"d\"}\n";
     oc_requests_survey x;
+    oc_requests_spec spec = plain;
+    spec.tokenizer = bytes;
     oc_requests *r = of_text(text);
-    assert_int_equal(oc_requests_survey_file(r, 100, &x, &error), OC_OK);
+    assert_int_equal(oc_requests_survey_file(&spec, 100, &x, &error), OC_OK);
     assert_true(x.rows == 4 && x.errors == 1 && x.whole && x.longest_prompt == 4);
     assert_true(x.longest_total == 18 && x.mean_prompt == 8.0 / 3);
-    assert_int_equal(oc_requests_survey_file(r, 2, &x, &error), OC_OK);
+    assert_int_equal(oc_requests_survey_file(&spec, 2, &x, &error), OC_OK);
     assert_true(x.rows == 2 && !x.whole && x.longest_prompt == 2);
     oc_request q = take(r);
     assert_true(q.index == 0 && q.n_ids == 2);

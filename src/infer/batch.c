@@ -44,12 +44,8 @@ static void bound_rest(oc_asked *a, const oc_config *c, const oc_requests_survey
 
 oc_status oc_generate_survey(oc_asked *a, const oc_setup *s, oc_pass_wish *out, oc_error *err) {
     oc_requests_survey x;
-    oc_requests *r = NULL;
     oc_requests_spec spec = requests_spec(a, s);
-    OC_TRY(oc_requests_open(&r, &spec, err));
-    oc_status st = oc_requests_survey_file(r, SURVEY_ROWS, &x, err);
-    oc_requests_close(r);
-    if (st != OC_OK) return st;
+    OC_TRY(oc_requests_survey_file(&spec, SURVEY_ROWS, &x, err));
     bound_rest(a, s->config, &x);
     a->rows = x.whole ? x.rows : 0;
     bool some = x.rows > x.errors;

@@ -13,13 +13,13 @@ enum { ROW_BYTES = 16 << 20, PLACE_BYTES = 32 };
 
 /* ---- life ---- */
 
-static bool is_standard(const oc_requests *r) { return strcmp(r->spec.path, "-") == 0; }
+static bool is_standard(const oc_requests_spec *spec) { return strcmp(spec->path, "-") == 0; }
 
 static oc_status open_lines(oc_requests *r, oc_error *err) {
     size_t most = r->spec.max_row_bytes;
     r->index = r->at = 0;
-    OC_TRY(is_standard(r) ? oc_lines_open_fd(&r->in, STDIN_FILENO, r->name, err)
-                          : oc_lines_open(&r->in, r->name, err));
+    OC_TRY(is_standard(&r->spec) ? oc_lines_open_fd(&r->in, STDIN_FILENO, r->name, err)
+                                 : oc_lines_open(&r->in, r->name, err));
     r->open = true;
     oc_lines_limit(&r->in, most > 0 ? most : ROW_BYTES);
     return oc_lines_is_array(&r->in, &r->array, err);
@@ -30,7 +30,7 @@ oc_status oc_requests_open(oc_requests **out, const oc_requests_spec *spec, oc_e
     *out = NULL;
     if (r == NULL) return oc_fail(err, OC_E_MEMORY, "%s: no memory to read it", spec->path);
     r->spec = *spec;
-    r->name = is_standard(r) ? "standard input" : spec->path;
+    r->name = is_standard(spec) ? "standard input" : spec->path;
     r->where_bytes = strlen(r->name) + PLACE_BYTES;
     r->where = malloc(r->where_bytes);
     oc_status s = r->where != NULL ? open_lines(r, err)
@@ -482,14 +482,14 @@ static oc_status look(oc_requests *r, uint64_t most, oc_requests_survey *x, oc_e
     return OC_OK;
 }
 
-oc_status oc_requests_survey_file(oc_requests *r, uint64_t most, oc_requests_survey *out,
-                                  oc_error *err) {
+/* An oc_requests of its own: opening one reads, so that standard input must not even be opened. */
+oc_status oc_requests_survey_file(const oc_requests_spec *spec, uint64_t most,
+                                  oc_requests_survey *out, oc_error *err) {
+    oc_requests *r = NULL;
     *out = (oc_requests_survey){0};
-    if (is_standard(r)) return OC_OK;
-    OC_TRY(look(r, most, out, err));
-    oc_lines_close(&r->in);
-    r->open = false;
-    r->form = OC_REQUEST_PLAIN;
-    r->unknown = (oc_unknown_keys){0};
-    return open_lines(r, err);
+    if (is_standard(spec)) return OC_OK;
+    OC_TRY(oc_requests_open(&r, spec, err));
+    oc_status s = look(r, most, out, err);
+    oc_requests_close(r);
+    return s;
 }

@@ -76,9 +76,8 @@ OC_NODISCARD oc_status oc_requests_skip(oc_requests *r, uint64_t n, oc_error *er
 /* Keys without a known meaning, so far. *first: one of them, borrowed; NULL: there was none. */
 uint64_t oc_requests_unknown(const oc_requests *r, const char **first);
 
-/* Prompts of a first look: rows counted (up to most) and their lengths. Begins the file anew, so
- * call it before the first row is taken. Standard input is not looked at: rows is 0, whole false.
- */
+/* A first look at the file: rows counted (up to most) and their lengths. Standard input can be read
+ * once only and is left alone: rows is 0, whole false. */
 typedef struct oc_requests_survey {
     uint64_t rows, errors; /* rows: good ones and errors */
     bool whole;            /* the file has no more */
@@ -86,7 +85,7 @@ typedef struct oc_requests_survey {
         longest_total; /* tokens, of good rows; total: with the answer's limit */
     double mean_prompt, mean_total;
 } oc_requests_survey;
-OC_NODISCARD oc_status oc_requests_survey_file(oc_requests *r, uint64_t most,
+OC_NODISCARD oc_status oc_requests_survey_file(const oc_requests_spec *spec, uint64_t most,
                                                oc_requests_survey *out, oc_error *err);
 
 /* A text as a prompt: with the special tokens that the tokenizer puts around one, but for an end of

@@ -59,18 +59,14 @@ static oc_requests_spec rows_spec(const oc_setup *s, int64_t longest) {
                               .pairs = true};
 }
 
-/* Every row is looked at, so that none turns out too long. */
+/* Every row of a file is looked at, so that none turns out too long. */
 static oc_status wish(void *user, const oc_setup *s, oc_pass_wish *out, oc_error *err) {
     scoring *x = user;
-    oc_requests *rows = NULL;
     oc_requests_survey seen;
     int64_t most = positions_of(s);
     oc_requests_spec spec = rows_spec(s, most);
     *out = (oc_pass_wish){0};
-    OC_TRY(oc_requests_open(&rows, &spec, err));
-    oc_status st = oc_requests_survey_file(rows, UINT64_MAX, &seen, err);
-    oc_requests_close(rows);
-    if (st != OC_OK) return st;
+    OC_TRY(oc_requests_survey_file(&spec, UINT64_MAX, &seen, err));
     x->all = seen.whole ? seen.rows : 0;
     out->longest = seen.whole               ? seen.longest_prompt
                    : most < LONGEST_DEFAULT ? most
