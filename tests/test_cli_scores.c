@@ -208,21 +208,40 @@ static void scores_agree_with_the_loss_of_training_data(void **state) {
     json_decref(pair);
 }
 
-/* ---- runs that end early ---- */
-
-static void a_run_that_was_cut_short_goes_on(void **state) {
+/* Which can be read once only: nothing may look at it before. */
+static void rows_of_standard_input_are_scored_as_a_files(void **state) {
     (void)state;
     make_model();
-    write_texts("in.jsonl", 0, 120);
-    cli_expect(SCORE "--scores all.out --json", 1, "");
+    write_texts("in.jsonl", 12, 16);
+    cli_expect(SCORE "--scores named.out", 0, "");
+    cli_stdin = "in.jsonl";
+    cli_expect("eval --model g --dtype fp32 --data - --scores - --quiet", 0, "loss ");
+    cli_stdin = NULL;
+    char *want = read_all("named.out"), *got = read_all("stdout");
+    assert_string_equal(got, want);
+    free(want);
+    free(got);
+}
+
+/* ---- runs that end early ---- */
+
+static cli_result *score_by(const char *model, const char *how) {
+    char line[256];
+    snprintf(line, sizeof line, "eval --model %s --dtype fp32 --data in.jsonl --quiet --scores %s",
+             model, how);
+    return cli_run(line);
+}
+
+static void check_going_on(const char *model) {
+    assert_int_equal(score_by(model, "all.out --overwrite --json")->code, 1);
     char *want = read_all("all.out"), *said = read_all("stdout");
     for (rlim_t limit = 300; limit < 8000; limit += 2900) {
         cli_file_limit = limit;
-        cli_result *r = cli_run(SCORE "--scores part.out --overwrite");
+        cli_result *r = score_by(model, "part.out --overwrite");
         cli_file_limit = RLIM_INFINITY;
         assert_true(r->code == 1 || r->signal == SIGXFSZ);
         assert_true(cli_bytes("part.out") <= (long long)limit && cli_exists("part.out.run"));
-        cli_expect(SCORE "--scores part.out --resume --json", 1, "");
+        assert_int_equal(score_by(model, "part.out --resume --json")->code, 1);
         char *got = read_all("part.out"), *now = read_all("stdout");
         assert_string_equal(got, want);
         assert_string_equal(now, said);
@@ -234,6 +253,70 @@ static void a_run_that_was_cut_short_goes_on(void **state) {
     free(said);
 }
 
+static void a_run_that_was_cut_short_goes_on(void **state) {
+    (void)state;
+    make_model();
+    write_texts("in.jsonl", 0, 120);
+    check_going_on("g");
+}
+
+/* The embedding of `token` in n is no number. */
+static void break_token(int token) {
+    unsigned char head[1 << 14], none[32 * sizeof(float)]; /* a row: hidden_size of cli_config */
+    uint64_t length;
+    FILE *f = fopen("n/model.safetensors", "r+");
+    assert_non_null(f);
+    assert_int_equal(fread(&length, sizeof length, 1, f), 1);
+    assert_true(length < sizeof head && fread(head, 1, length, f) == length);
+    json_t *tensors = json_loadb((char *)head, length, 0, NULL), *first = NULL;
+    assert_int_equal(
+        json_unpack(tensors, "{s:{s:[o]}}", "model.embed_tokens.weight", "data_offsets", &first),
+        0);
+    long at = (long)(sizeof length + length) + (long)json_integer_value(first);
+    json_decref(tensors);
+    memset(none, 0xff, sizeof none);
+    assert_int_equal(fseek(f, at + token * (long)sizeof none, SEEK_SET), 0);
+    assert_int_equal(fwrite(none, 1, sizeof none, f), sizeof none);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Nor does a sum that is none become one when later rows are gone on with. */
+static void a_row_that_is_no_number_leaves_its_neighbours_alone(void **state) {
+    (void)state;
+    cli_make_model("n");
+    write_texts("in.jsonl", 0, 120);
+    char *rows = read_all("in.jsonl"), *both = malloc(CLI_TEXT_BYTES);
+    snprintf(both, CLI_TEXT_BYTES, "{\"prompt\": [8, 200, 8], \"completion\": [9, 9]}\n%s", rows);
+    cli_text("in.jsonl", both);
+    assert_int_equal(score_by("n", "sound.out --json")->code, 1);
+    char *sound = read_all("sound.out");
+    break_token(200);
+    check_going_on("n");
+    char *broken = read_all("all.out");
+    assert_non_null(strstr(broken, "{\"index\":0,\"log_likelihood\":null,\"tokens\":2,"));
+    assert_string_equal(strchr(broken, '\n'), strchr(sound, '\n'));
+    free(rows);
+    free(both);
+    free(sound);
+    free(broken);
+}
+
+/* Those of phi3-long are others behind 16 tokens. */
+static void rotary_positions_that_go_by_the_longest_row_are_told(void **state) {
+    static const char line[] = "eval --model " OC_TEST_DATA "/models/phi3-long --dtype fp32 "
+                               "--overwrite --data in.jsonl --scores rope.out",
+                      told[] = "rotary positions are those of sequences of 17 tokens";
+    char set[512];
+    (void)state;
+    snprintf(set, sizeof set, "%s --seq-length 64", line);
+    cli_text("in.jsonl", "{\"prompt\": [5, 6], \"completion\": [7]}\n");
+    assert_null(strstr(cli_run(line)->err, "rotary"));
+    cli_text("in.jsonl", "{\"prompt\": [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16], "
+                         "\"completion\": [5, 6, 7, 8, 9]}\n");
+    cli_expect(line, 0, told);
+    assert_null(strstr(cli_run(set)->err, "rotary"));
+}
+
 static void what_cannot_be_scored_is_said(void **state) {
     (void)state;
     make_model();
@@ -241,6 +324,10 @@ static void what_cannot_be_scored_is_said(void **state) {
     cli_expect("eval --model g --data in.jsonl --overwrite", 2, "--overwrite goes with --scores");
     cli_expect("eval --model g --data in.jsonl d.txt --scores o.out", 2,
                "one --data file, not of 2");
+    cli_expect(SCORE "--scores o.out --lost-messages drop", 2, "scored whole or is an error");
+    cli_expect("eval --model g --data - --scores o.out --resume", 2, "--data must be a file");
+    cli_expect("eval --model g --data in.jsonl --scores said.out --no-packing", 0,
+               "--no-packing has no effect on --scores");
     cli_expect(SCORE "--scores in.jsonl", 2, "--scores in.jsonl is the file of --data");
     cli_expect(SCORE "--scores o.out", 0, "");
     cli_expect(SCORE "--scores o.out", 2, "is there already");
@@ -264,7 +351,10 @@ int main(void) {
         cmocka_unit_test(a_row_does_not_depend_on_its_neighbours),
         cmocka_unit_test(the_sum_of_the_rows_is_the_loss),
         cmocka_unit_test(scores_agree_with_the_loss_of_training_data),
+        cmocka_unit_test(rows_of_standard_input_are_scored_as_a_files),
         cmocka_unit_test(a_run_that_was_cut_short_goes_on),
+        cmocka_unit_test(a_row_that_is_no_number_leaves_its_neighbours_alone),
+        cmocka_unit_test(rotary_positions_that_go_by_the_longest_row_are_told),
         cmocka_unit_test(what_cannot_be_scored_is_said),
     };
     return cmocka_run_group_tests(tests, cli_setup, cli_teardown);

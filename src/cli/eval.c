@@ -5,6 +5,7 @@
 #include "train/train.h"
 
 #include <math.h>
+#include <string.h>
 
 /* JSON has no NaN and no infinity. */
 static const char *number(double x, char *buf, size_t n) {
@@ -15,16 +16,21 @@ static const char *number(double x, char *buf, size_t n) {
     return buf;
 }
 
+/* Where rows go to standard output they have it to themselves. */
+static FILE *place_of(const oc_config *c) {
+    return c->scores && strcmp(c->scores, "-") == 0 ? stderr : stdout;
+}
+
 static void print_result(const oc_config *c, const oc_eval_result *r) {
     char loss[32], perplexity[32];
     if (c->json)
-        (void)printf("{\"loss\": %s, \"perplexity\": %s, \"tokens\": %llu}\n",
-                     number(r->loss, loss, sizeof loss),
-                     number(r->perplexity, perplexity, sizeof perplexity),
-                     (unsigned long long)r->tokens);
+        (void)fprintf(place_of(c), "{\"loss\": %s, \"perplexity\": %s, \"tokens\": %llu}\n",
+                      number(r->loss, loss, sizeof loss),
+                      number(r->perplexity, perplexity, sizeof perplexity),
+                      (unsigned long long)r->tokens);
     else
-        (void)printf("loss %.6f  perplexity %.4f  tokens %llu\n", r->loss, r->perplexity,
-                     (unsigned long long)r->tokens);
+        (void)fprintf(place_of(c), "loss %.6f  perplexity %.4f  tokens %llu\n", r->loss,
+                      r->perplexity, (unsigned long long)r->tokens);
 }
 
 /* With --scores: as generate ends. */

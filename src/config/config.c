@@ -277,6 +277,13 @@ static oc_status check_scores(const oc_config *c, oc_error *err) {
         return oc_fail(err, OC_E_INVALID,
                        "--resume %s: the rows of --scores are gone on with; leave \"%s\" out",
                        c->resume_path, c->resume_path);
+    if (c->resume && strcmp(c->data[0], "-") == 0)
+        return oc_fail(err, OC_E_INVALID,
+                       "--resume needs the rows once more: --data must be a file");
+    if (c->lost_messages == OC_LOST_DROP)
+        return oc_fail(err, OC_E_INVALID,
+                       "--lost-messages drop: a row of --scores is scored whole or is an error; "
+                       "leave it out");
     return OC_OK;
 }
 
@@ -310,6 +317,8 @@ static void note_idle(const oc_config *c, FILE *notes) {
     if (!notes) return;
     if (by_flag(c, "trace-size") && !c->trace_path)
         fprintf(notes, "--trace-size has an effect with --trace only\n");
+    if (by_flag(c, "no-packing") && c->scores)
+        fprintf(notes, "--no-packing has no effect on --scores: rows are blind to each other\n");
     if (c->command == OC_CMD_EVAL) return;
     if (c->zero_stage > 0)
         fprintf(notes, "ZeRO stage %d shards over ranks: with one rank it changes nothing\n",

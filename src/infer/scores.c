@@ -11,6 +11,7 @@
 #include "infer/requests.h"
 #include "infer/results.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,13 +228,13 @@ static oc_status fill(void *user, uint32_t slot, const oc_feed_cells *cells, boo
 
 /* ---- what is there already ---- */
 
-/* Scores of rows of an earlier run; errors have none. */
+/* Scores of rows of an earlier run; errors have none. null is what JSON has no number for. */
 static oc_status add_row(scoring *x, const char *line, size_t n, uint64_t number, oc_error *err) {
     json_t *row = NULL;
     OC_TRY(oc_json_parse(&row, line, n, x->c->scores, number, 0, err));
     const json_t *score = json_object_get(row, "log_likelihood");
-    if (json_is_number(score)) {
-        x->sum->nll -= json_number_value(score);
+    if (score) {
+        x->sum->nll -= json_is_number(score) ? json_number_value(score) : (double)NAN;
         x->sum->tokens += (uint64_t)json_integer_value(json_object_get(row, "tokens"));
     }
     json_decref(row);
@@ -287,11 +288,22 @@ static oc_status open_results(scoring *x, oc_error *err) {
     return st;
 }
 
+/* Rotary positions of some types go by the longest row, if by nothing else. */
+static void say_length(const scoring *x) {
+    long long longest = x->setup->wish.longest;
+    if (x->c->seq_length > 0 || !oc_model_rope_differs(x->setup->model, longest)) return;
+    oc_log(OC_LOG_INFO,
+           "rotary positions are those of sequences of %lld tokens, for every row: the model has "
+           "others for short ones. --seq-length makes scores independent of the longest row",
+           longest);
+}
+
 static oc_status open_all(scoring *x, oc_error *err) {
     x->generator = (oc_generator){.wish = wish, .beside = beside, .user = x, .scores = true};
     FILE *notes = x->c->quiet ? NULL : stderr;
     OC_TRY(oc_setup_open_generate(&x->setup, x->c, &x->generator, notes, err));
     if (notes) oc_setup_print(x->setup, notes);
+    say_length(x);
     const oc_build_spec *b = &x->setup->build;
     for (int i = 0; i < 2; i++) {
         x->windows[i].rows = calloc(room_of(b), sizeof(placed));

@@ -172,6 +172,7 @@ OC_NODISCARD oc_status oc_rope_read(const json_t *root, const char *origin, cons
                                     oc_family_config *c, oc_error *err);
 /* inv_freq[(dim + 1) / 2] for sequences of seq tokens. */
 void oc_rope_fill(const oc_rope_config *c, int64_t seq, float *inv_freq);
+bool oc_rope_differs(const oc_rope_config *c, int64_t seq); /* from that of short ones */
 /* The factor of cos and sin. */
 float oc_rope_scaling(const oc_rope_config *c);
 void oc_rope_release(oc_rope_config *c);

@@ -540,3 +540,9 @@ void oc_model_rope(const oc_model *m, int64_t seq, float *inv_freq) {
     for (int32_t i = 0; i < m->n_ropes; i++)
         oc_rope_fill(&m->ropes[i], seq, inv_freq + i * (m->decoder.rot_dim / 2));
 }
+
+bool oc_model_rope_differs(const oc_model *m, int64_t seq) {
+    for (int32_t i = 0; i < m->n_ropes; i++)
+        if (oc_rope_differs(&m->ropes[i], seq)) return true;
+    return false;
+}

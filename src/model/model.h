@@ -217,6 +217,8 @@ void oc_model_zero_frozen(const oc_model *m, const oc_block *block, oc_device *d
 /* inv_freq[n_inv_freq] for sequences of `seq` tokens: rope types dynamic and longrope depend on the
  * length of a run's sequences, the others do not. */
 void oc_model_rope(const oc_model *m, int64_t seq, float *inv_freq);
+/* Whether they are others for sequences of `seq` tokens than for short ones. */
+bool oc_model_rope_differs(const oc_model *m, int64_t seq);
 
 /* Rows of the vocabulary that one tile of the head's GEMM covers; chunks are multiples of it. */
 enum { OC_HEAD_TILE = 1024 };

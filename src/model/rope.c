@@ -68,6 +68,11 @@ void oc_rope_fill(const oc_rope_config *c, int64_t seq, float *inv_freq) {
     if (c->type == OC_ROPE_YARN) yarn_freqs(c, inv_freq);
 }
 
+bool oc_rope_differs(const oc_rope_config *c, int64_t seq) {
+    if (c->type == OC_ROPE_DYNAMIC) return (double)seq > c->positions;
+    return c->type == OC_ROPE_LONGROPE && (double)seq > c->original;
+}
+
 static double yarn_mscale(double factor, double mscale) {
     return factor <= 1 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
 }
