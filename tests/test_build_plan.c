@@ -1,25 +1,11 @@
 /* Every placement of the training plans passes verify, and no access of them can be left out. */
-#include "plan_case.h"
+#include "plan_drops.h"
 
 #include "build/cells.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-static oc_plan_set *built(const oc_build_spec *s) {
-    oc_plan_set *set = NULL;
-    oc_build_ids ids;
-    oc_error err = {0};
-    if (oc_build(s, &set, &ids, &err) != OC_OK) fail_msg("%s", err.message);
-    oc_build_ids_release(&ids);
-    return set;
-}
-
-static void verified(const oc_plan_set *set) {
-    oc_error err = {0};
-    if (oc_plan_verify(set, &err) != OC_OK) fail_msg("%s", err.message);
-}
 
 /* A layer's program may not run in place. */
 static void inputs_survive(const oc_plan *p) {
@@ -121,43 +107,6 @@ static void every_placement_of_models_with_a_front_verifies(void **state) {
     sweep(bloom_small);
     sweep(opt_projected);
     sweep(gemma2_small);
-}
-
-/* Another access of the op with the same pieces, at least as strong, covers the dropped one. */
-static bool redundant(const oc_plan *p, const oc_op *op, const oc_access *a) {
-    for (uint32_t k = 0; k < op->n_accesses; k++) {
-        const oc_access *x = &p->accesses[op->first_access + k];
-        if (x == a || x->buffer != a->buffer || x->role != a->role) continue;
-        if (x->first <= a->first && x->first + x->count >= a->first + a->count &&
-            x->mode == a->mode)
-            return true;
-    }
-    return false;
-}
-
-typedef struct drops {
-    int caught, needless;
-} drops;
-
-static void drop_one(oc_plan_set *set, oc_plan *p, oc_op *op, uint32_t k, drops *n) {
-    oc_access *a = &p->accesses[op->first_access + k], kept = *a;
-    oc_access *last = &p->accesses[op->first_access + op->n_accesses - 1];
-    bool needed = !redundant(p, op, a);
-    *a = *last;
-    op->n_accesses--;
-    assert_int_equal(oc_plan_derive(set, NULL), OC_OK);
-    bool refused = oc_plan_verify(set, NULL) == OC_E_PLAN;
-    if (!refused && needed)
-        fail_msg("plan %s, op %td (%s) lost %s of %s unnoticed", p->name, op - p->ops,
-                 oc_op_kind_name((oc_op_kind)op->kind), oc_role_name((oc_role)kept.role),
-                 set->buffers[kept.buffer].name);
-    if (refused)
-        n->caught++;
-    else
-        n->needless++;
-    op->n_accesses++;
-    *last = *a;
-    *a = kept;
 }
 
 static void drop_each(const char *json, oc_placement place, int micros) {
@@ -262,46 +211,6 @@ static void no_access_of_a_resident_step_can_be_dropped(void **state) {
                                  .group = 1,
                                  .piece_elements = OC_NORM_CHUNK},
                   2);
-}
-
-static void drop_each_of_a_pass(const char *json, int32_t away, bool resident) {
-    oc_model *m = case_model(json);
-    oc_build_spec s = case_pass_spec(m, away, resident);
-    oc_plan_set *set = built(&s);
-    verified(set);
-    drops n = {0};
-    for (uint32_t i = 0; i < set->plans[0].n_ops; i++)
-        for (uint32_t k = 0; k < set->plans[0].ops[i].n_accesses; k++)
-            drop_one(set, &set->plans[0], &set->plans[0].ops[i], k, &n);
-    assert_true(n.caught > 100);
-    assert_int_equal(n.needless, 0);
-    oc_plan_set_free(set);
-    oc_model_close(m);
-}
-
-static void no_access_of_a_pass_can_be_dropped(void **state) {
-    (void)state;
-    for (int32_t away = 0; away <= 3; away++) {
-        drop_each_of_a_pass(llama_untied, away, away == 2);
-        drop_each_of_a_pass(gpt2_small, away < 2 ? away : 2, away == 1);
-    }
-}
-
-/* A pass has room for the pages of one group a slot, however many layers and groups there are. */
-static void pages_on_the_host_take_slots_alone(void **state) {
-    oc_model *m = case_model(llama_untied);
-    uint64_t group = 9 * 16 * 256, layers = 3;
-    (void)state;
-    for (int32_t away = 0; away <= 3; away++) {
-        oc_build_spec s = case_pass_spec(m, away, false);
-        oc_plan_set *set = built(&s);
-        uint64_t there =
-            2 * group * (layers - (uint64_t)away) + group * (uint64_t)s.place.page_slots;
-        assert_int_equal(set->use_bytes[OC_TIER_DEVICE][OC_USE_KV_CACHE], there);
-        assert_int_equal(set->use_bytes[OC_TIER_HOST][OC_USE_KV_CACHE], 2 * group * (uint64_t)away);
-        oc_plan_set_free(set);
-    }
-    oc_model_close(m);
 }
 
 static void no_access_of_an_early_step_can_be_dropped(void **state) {
@@ -889,8 +798,6 @@ int main(void) {
         cmocka_unit_test(no_access_of_an_interleaved_step_can_be_dropped),
         cmocka_unit_test(no_access_of_a_resident_step_can_be_dropped),
         cmocka_unit_test(no_access_of_an_early_step_can_be_dropped),
-        cmocka_unit_test(no_access_of_a_pass_can_be_dropped),
-        cmocka_unit_test(pages_on_the_host_take_slots_alone),
         cmocka_unit_test(a_fetch_of_next_steps_value_before_its_update_is_refused),
         cmocka_unit_test(an_access_one_piece_short_is_refused),
         cmocka_unit_test(an_op_of_another_block_or_piece_is_refused),
