@@ -231,6 +231,8 @@ static void pages_go_to_the_host_where_that_pays(void **state) {
 static void pages_are_as_many_as_are_asked_for(void **state) {
     (void)state;
     make_model();
+    cli_expect(GENERATE "--prompt hello --max-new-tokens 2 --kv-home host --resident-blocks 1", 0,
+               "--kv-home has an effect with --device-memory only|--resident-blocks has an effect");
     cli_expect(GENERATE "--prompt hello --max-new-tokens 90 --kv-tokens 64", 2,
                "--kv-tokens 64 is too few: the longest sequence takes 96");
     cli_expect(GENERATE "--prompt hello --max-new-tokens 20 --kv-tokens 320", 0, "10 pages of 32");

@@ -227,6 +227,8 @@ static void options_without_effect_say_so(void **state) {
                "sgd optimizer has no betas");
     cli_expect(LOG "--max-steps 1 --pace read=1GB/s", 0, "--pace read has no effect");
     cli_expect("eval --model o --data e.txt --log l", 2, "--log|outcore eval");
+    cli_expect("eval --model o --data d.txt --seq-length 32 --seed 7", 0,
+               "--seed has no effect on an evaluation");
 }
 
 static void evaluation_agrees_with_the_training_loss(void **state) {

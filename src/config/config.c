@@ -319,6 +319,8 @@ static void note_idle(const oc_config *c, FILE *notes) {
         fprintf(notes, "--trace-size has an effect with --trace only\n");
     if (by_flag(c, "no-packing") && c->scores)
         fprintf(notes, "--no-packing has no effect on --scores: rows are blind to each other\n");
+    if (c->command == OC_CMD_EVAL && by_flag(c, "seed"))
+        fprintf(notes, "--seed has no effect on an evaluation: nothing is drawn\n");
     if (c->command == OC_CMD_EVAL) return;
     if (c->zero_stage > 0)
         fprintf(notes, "ZeRO stage %d shards over ranks: with one rank it changes nothing\n",

@@ -99,6 +99,11 @@ static void note_idle(const oc_config *c, FILE *notes) {
     for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++)
         if (given(c, drawn[i]) && greedy)
             fprintf(notes, "--%s has an effect with --temperature above 0 only\n", drawn[i]);
+    static const char *const tiers[] = {"kv-home", "resident-blocks", "slots"};
+    bool one = c->device_memory == UINT64_MAX && !c->debug_async; /* its memory is the host's */
+    for (size_t i = 0; i < sizeof tiers / sizeof *tiers; i++)
+        if (given(c, tiers[i]) && one)
+            fprintf(notes, "--%s has an effect with --device-memory only\n", tiers[i]);
     if (given(c, "trace-size") && !c->trace_path)
         fprintf(notes, "--trace-size has an effect with --trace only\n");
 }

@@ -237,8 +237,9 @@ static oc_pass_estimate estimate_pass(const oc_setup *s, const oc_placement *p, 
     e.link = fmax(e.link, back / oc_place_lane_rate(s, OC_LANE_D2H));
     e.arithmetic = ((n + prompts) * token_flops(s) + n * head_flops(s)) / arithmetic_rate(s);
     e.memory = (weight_bytes(s) + kv) / memory_rate(s);
-    e.arithmetic += copying_seconds(s, e.link_bytes);
-    e.memory += copying_seconds(s, e.link_bytes);
+    double copying = copying_seconds(s, e.link_bytes);
+    e.arithmetic += copying;
+    e.memory += copying;
     return e;
 }
 

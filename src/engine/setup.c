@@ -244,6 +244,16 @@ static oc_status open_generation_tokenizer(oc_setup *s, oc_error *err) {
     return st == OC_E_NOTFOUND && !s->config->tokenizer ? OC_OK : st;
 }
 
+/* Rotary positions of some types go by the longest sequence, which others beside it may be. */
+static void say_rope(const oc_setup *s, FILE *notes) {
+    if (!notes || s->config->seq_length > 0 || !oc_model_rope_differs(s->model, s->wish.longest))
+        return;
+    (void)fprintf(notes,
+                  "rotary positions are those of sequences of %lld tokens, the longest, for every "
+                  "one: the model has others for short ones. --seq-length fixes them\n",
+                  (long long)s->wish.longest);
+}
+
 static oc_status open_generation(oc_setup *s, FILE *notes, oc_error *err) {
     OC_TRY(open_model(s, notes, err));
     OC_TRY(open_device(s, err));
@@ -255,6 +265,7 @@ static oc_status open_generation(oc_setup *s, FILE *notes, oc_error *err) {
     OC_TRY(s->generator->wish(s->generator->user, s, &s->wish, err));
     OC_TRY(check_longest(s, err));
     oc_model_rope(s->model, s->wish.longest, s->model->inv_freq);
+    say_rope(s, notes);
     OC_TRY(oc_setup_place_pass(s, err));
     return build(s, err);
 }
@@ -292,6 +303,7 @@ static oc_status open_scores(oc_setup *s, FILE *notes, oc_error *err) {
     OC_TRY(open_generation_tokenizer(s, err));
     OC_TRY(s->generator->wish(s->generator->user, s, &s->wish, err));
     OC_TRY(check_longest(s, err));
+    say_rope(s, notes);
     s->build.seq = s->wish.longest > SCORED_LEAST ? s->wish.longest : SCORED_LEAST;
     OC_TRY(place_scores(s, err));
     return build(s, err);

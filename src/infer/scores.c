@@ -288,22 +288,11 @@ static oc_status open_results(scoring *x, oc_error *err) {
     return st;
 }
 
-/* Rotary positions of some types go by the longest row, if by nothing else. */
-static void say_length(const scoring *x) {
-    long long longest = x->setup->wish.longest;
-    if (x->c->seq_length > 0 || !oc_model_rope_differs(x->setup->model, longest)) return;
-    oc_log(OC_LOG_INFO,
-           "rotary positions are those of sequences of %lld tokens, for every row: the model has "
-           "others for short ones. --seq-length makes scores independent of the longest row",
-           longest);
-}
-
 static oc_status open_all(scoring *x, oc_error *err) {
     x->generator = (oc_generator){.wish = wish, .beside = beside, .user = x, .scores = true};
     FILE *notes = x->c->quiet ? NULL : stderr;
     OC_TRY(oc_setup_open_generate(&x->setup, x->c, &x->generator, notes, err));
     if (notes) oc_setup_print(x->setup, notes);
-    say_length(x);
     const oc_build_spec *b = &x->setup->build;
     for (int i = 0; i < 2; i++) {
         x->windows[i].rows = calloc(room_of(b), sizeof(placed));
